@@ -1,0 +1,5 @@
+"""One file an algorithm; importing this package registers them all."""
+
+from grandrounds.algorithms import centralized, fedatt, fedavg, local_only, validation_only
+
+__all__ = ["centralized", "fedatt", "fedavg", "local_only", "validation_only"]

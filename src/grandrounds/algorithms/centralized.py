@@ -1,0 +1,13 @@
+"""Centralised training: one simulated site holds the data of all. The bound that federations are compared with."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from grandrounds.algorithms.fedavg import FedAvg
+from grandrounds.federation import algorithm
+
+
+@algorithm("centralized")
+class Centralized(FedAvg):
+    pooled: ClassVar[bool] = True

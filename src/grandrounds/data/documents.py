@@ -1,0 +1,156 @@
+"""The one data model: a document with character offsets, of which every task is a view.
+
+NER reads mentions, sentence-level relation extraction pairs of mentions in a sentence, document-level
+relation extraction pairs of entities; every prediction points back to characters of the original text.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from grandrounds.errors import DataError
+
+
+class Span(NamedTuple):
+    """Characters start <= i < end of a document's text."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A stretch of text that names something of a type."""
+
+    start: int
+    end: int
+    type: str
+    id: str
+    """Its name within the document: BRAT's T1."""
+    concept: str | None = None
+    """As the source writes it; several ids are joined by '|' (PubTator's composite mentions)."""
+    fragments: tuple[Span, ...] = ()
+    """The pieces of a discontinuous mention; start and end then enclose them all."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Entity:
+    """What one or several mentions refer to."""
+
+    id: str
+    type: str
+    mentions: tuple[int, ...]
+    """Indices into the document's mentions."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A typed, directed relation between two entities, by their ids."""
+
+    type: str
+    head: str
+    tail: str
+    mentions: tuple[int, int] | None = None
+    """The two mentions, as indices, where the source names them (BRAT, i2b2) and not only the entities."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text with its sentences, mentions, entities and relations; inconsistent ones can't be built."""
+
+    id: str
+    text: str
+    sentences: tuple[Span, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    entities: tuple[Entity, ...] = ()
+    relations: tuple[Relation, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """What a partition may go by (hospital, patient, specialty), and what a format must remember to write."""
+
+    def __post_init__(self) -> None:
+        self._check_sentences()
+        self._check_mentions()
+        self._check_entities_and_relations()
+
+    def _check_sentences(self) -> None:
+        previous = 0
+        for start, end in self.sentences:
+            if not previous <= start < end <= len(self.text):
+                raise DataError(
+                    f"sentence {start}-{end} is empty, outside the text (0-{len(self.text)}) "
+                    "or overlaps the one before; sentences must be in order"
+                )
+            previous = end
+
+    # Messages name spans and positions, never ids or text: an id may be a patient's number or a diagnosis.
+
+    def _check_mentions(self) -> None:
+        seen: set[str] = set()
+        for mention in self.mentions:
+            name = f"mention {mention.start}-{mention.end}"
+            if mention.id in seen:
+                raise DataError(f"{name} has the id of an earlier one; mention ids must be unique in a document")
+            seen.add(mention.id)
+            if mention.start >= mention.end:
+                raise DataError(f"{name} is empty or inverted; its end must come after its start")
+            if mention.start < 0 or mention.end > len(self.text):
+                raise DataError(f"{name} lies outside the text (0-{len(self.text)})")
+            previous = mention.start
+            for start, end in mention.fragments:
+                if not previous <= start < end <= mention.end:
+                    raise DataError(f"{name} has the inverted, overlapping or outlying fragment {start}-{end}")
+                previous = end
+
+    def _check_entities_and_relations(self) -> None:
+        known = {entity.id for entity in self.entities}
+        if len(known) < len(self.entities):
+            raise DataError("two entities have the same id; join their mentions into one")
+        for i, entity in enumerate(self.entities, start=1):
+            if not entity.mentions or not all(0 <= m < len(self.mentions) for m in entity.mentions):
+                raise DataError(f"entity number {i} has no mention, or one that does not exist")
+        for i, relation in enumerate(self.relations, start=1):
+            if relation.head not in known or relation.tail not in known:
+                raise DataError(f"relation number {i} refers to an entity that does not exist")
+            if relation.mentions and not all(0 <= m < len(self.mentions) for m in relation.mentions):
+                raise DataError(f"relation number {i} refers to a mention that does not exist")
+
+    def surface(self, span: Mention | Span) -> str:
+        """The characters of a mention or a span."""
+        return self.text[span.start : span.end]
+
+    def sentence_of(self, span: Mention | Span) -> int | None:
+        """The index of the sentence that contains the whole span, or None."""
+        i = bisect_right(self._starts, span.start) - 1
+        return i if i >= 0 and span.end <= self.sentences[i].end else None
+
+    def entity(self, id: str) -> Entity:
+        return self._by_id[id]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [sentence.start for sentence in self.sentences]
+
+    @cached_property
+    def _by_id(self) -> dict[str, Entity]:
+        return {entity.id: entity for entity in self.entities}
+
+
+def entities_by_concept(mentions: Sequence[Mention], missing: Iterable[str] = ("-1", "-", "")) -> tuple[Entity, ...]:
+    """Group mentions by concept; a mention of several concepts belongs to each, one without is on its own."""
+    groups: dict[str, list[int]] = {}
+    absent = set(missing)
+    for index, mention in enumerate(mentions):
+        for concept in dict.fromkeys(_concepts(mention, absent)):
+            groups.setdefault(concept, []).append(index)
+    return tuple(Entity(id, mentions[members[0]].type, tuple(members)) for id, members in groups.items())
+
+
+def _concepts(mention: Mention, missing: set[str]) -> Iterator[str]:
+    named = [part for part in (mention.concept or "").split("|") if part not in missing]
+    yield from named or [mention.id]

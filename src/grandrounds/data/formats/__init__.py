@@ -1,0 +1,87 @@
+"""Read and write documents in the formats of the field: `read("pubtator", "train.txt")`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import Parameter, signature
+from os import PathLike
+from pathlib import Path
+from typing import get_type_hints
+
+from grandrounds.data.documents import Document
+from grandrounds.data.formats import biobert_tsv, brat, conll, documents_json, i2b2_2010, pubtator
+from grandrounds.data.formats.source import Corpus, Format, Notes
+from grandrounds.errors import DataError, GrandRoundsError, unknown
+
+__all__ = ["FORMATS", "Corpus", "Format", "read", "write"]
+
+FORMATS: dict[str, Format] = {
+    module.FORMAT.name: module.FORMAT for module in (pubtator, brat, conll, biobert_tsv, i2b2_2010, documents_json)
+}
+
+AnyPath = str | PathLike[str]
+
+
+def read(format: str, paths: AnyPath | Iterable[AnyPath], **options: object) -> Corpus:
+    """The documents of one or several files or folders, with a count of all that was skipped or joined."""
+    chosen = _format(format)
+    _check_options(chosen.name, chosen.reader, options)
+    notes: Notes = Counter()
+    documents: list[Document] = []
+    sources = [Path(paths)] if isinstance(paths, str | PathLike) else [Path(path) for path in paths]
+    for source in sources:
+        for path in _files(chosen, source, notes):
+            documents.extend(chosen.reader(path, notes, **options))
+    if not documents:
+        problem = f"no documents found; is it really in the format '{format}' ({chosen.description})?"
+        raise DataError(problem, path=sources[0] if sources else None)
+    repeated = len(documents) - len({document.id for document in documents})
+    if repeated:
+        notes["documents with the id of an earlier one"] += repeated
+    return Corpus(tuple(documents), dict(notes))
+
+
+def write(format: str, documents: Iterable[Document], path: AnyPath, **options: object) -> Mapping[str, int]:
+    """Store documents in a file or folder; what the format could not carry is counted and returned."""
+    chosen = _format(format)
+    if chosen.writer is None:
+        writable = ", ".join(sorted(name for name, known in FORMATS.items() if known.writer))
+        raise GrandRoundsError(f"format '{format}' can be read, not written; write one of {writable}")
+    _check_options(chosen.name, chosen.writer, options)
+    notes: Notes = Counter()
+    chosen.writer(tuple(documents), Path(path), notes, **options)
+    return dict(notes)
+
+
+def _format(name: str) -> Format:
+    if name not in FORMATS:
+        raise GrandRoundsError(unknown("format", name, FORMATS))
+    return FORMATS[name]
+
+
+def _check_options(format: str, function: Callable[..., object], options: Mapping[str, object]) -> None:
+    hints = get_type_hints(function)
+    known = [name for name, p in signature(function).parameters.items() if p.kind is Parameter.KEYWORD_ONLY]
+    for name, value in options.items():
+        if name not in known:
+            if not known:
+                raise GrandRoundsError(f"format '{format}' takes no options; remove '{name}'")
+            raise GrandRoundsError(unknown(f"option of format '{format}'", name, known))
+        if not isinstance(value, hints[name]) or isinstance(value, bool):
+            kind = getattr(hints[name], "__name__", str(hints[name]))
+            raise GrandRoundsError(f"option '{name}' of format '{format}' must be of type {kind}")
+
+
+def _files(format: Format, source: Path, notes: Notes) -> Iterator[Path]:
+    """What to hand to the reader: a folder format takes the folder itself, a file format the files in it."""
+    if not source.exists():
+        raise DataError("no such file or folder; check the path", path=source)
+    if format.source == "folder" or not source.is_dir():
+        yield source
+        return
+    for path in sorted(source.iterdir()):
+        if path.is_file() and path.name.removesuffix(".gz").endswith(format.suffixes):
+            yield path
+        else:
+            notes[f"files or folders passed over, not ending in {' or '.join(format.suffixes)}"] += 1

@@ -1,0 +1,198 @@
+"""The 2010 i2b2/VA challenge: discharge summaries with concepts (.con) and relations (.rel).
+
+    c="chest pain" 12:3 12:4||t="problem"
+    c="aspirin" 12:0 12:0||r="TrAP"||c="chest pain" 12:3 12:4
+
+Offsets are line:token, lines from 1 and tokens (between white space) from 0, both ends included. A line
+of the text is a sentence. A relation's head is the concept named first. The files may lie beside one
+another or in folders, as released (`beth/txt`, `beth/concept`, `beth/rel`); a folder named after a
+hospital becomes the attribute "hospital". The pairs without a relation (class None) are not stored: a
+task makes them as candidate pairs of a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.formats.source import Format, Notes, lines, load, mismatch, number
+from grandrounds.data.sentences import join_sentences
+from grandrounds.errors import DataError
+
+HOSPITALS = frozenset({"beth", "partners", "upmc", "upmcd", "upmcp"})
+
+_CONCEPT = r'c="(.*)" (\d+):(\d+) (\d+):(\d+)'
+_CON = re.compile(rf'{_CONCEPT}\|\|t="([^"]*)"', re.ASCII | re.DOTALL)
+_REL = re.compile(rf'{_CONCEPT}\|\|r="([^"]*)"\|\|{_CONCEPT}', re.ASCII | re.DOTALL)
+
+
+def read(path: Path, notes: Notes) -> Iterator[Document]:
+    folder = path if path.is_dir() else path.parent
+    found = {suffix: sorted(folder.rglob(f"*{suffix}")) for suffix in (".txt", ".con", ".rel", ".ast")}
+    texts = found[".txt"] if path.is_dir() else [path.with_suffix(".txt")]
+    used: set[Path] = set()
+    for text in texts:
+        concepts, relations = (_partner(text, found[suffix]) for suffix in (".con", ".rel"))
+        hospital = next((part.lower() for part in reversed(text.parts[:-1]) if part.lower() in HOSPITALS), None)
+        files = Files(text, concepts, relations)
+        for name, partner in (("concepts (.con)", concepts), ("relations (.rel)", relations)):
+            if partner is None:
+                notes[f"texts without {name}, read as having none"] += 1
+            else:
+                used.add(partner)
+        yield parse(
+            load(text),
+            load(concepts) if concepts else "",
+            load(relations) if relations else "",
+            files,
+            notes,
+            {"hospital": hospital} if hospital else {},
+        )
+    if path.is_dir():
+        for orphan in (*found[".con"], *found[".rel"]):
+            if orphan not in used:
+                raise DataError("no text of this name found; put its .txt beside it or in a folder 'txt'", path=orphan)
+        if found[".ast"]:
+            notes["assertion files (.ast) left unread"] += len(found[".ast"])
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where a document's three parts come from; for ids and messages."""
+
+    text: Path
+    concepts: Path | None
+    relations: Path | None
+
+
+def _partner(text: Path, candidates: Sequence[Path]) -> Path | None:
+    """The annotation file of a text: beside it, else in a folder beside its own, else the only one."""
+    named = [path for path in candidates if path.stem == text.stem]
+    beside = [path for path in named if path.parent == text.parent]
+    sibling = [path for path in named if path.parent.parent == text.parent.parent]
+    for some in (beside, sibling, named):
+        if len(some) == 1:
+            return some[0]
+    if named:
+        raise DataError(
+            f"{len(named)} {named[0].suffix} files may belong to this text; read each hospital alone",
+            path=text,
+        )
+    return None
+
+
+def parse(
+    text: str,
+    concepts: str,
+    relations: str,
+    files: Files,
+    notes: Notes,
+    attributes: dict[str, str] | None = None,
+) -> Document:
+    """A document from the contents of its three files."""
+    grid = _token_grid(text)
+    mentions: dict[tuple[int, int, str], Mention] = {}
+    for i, row in _rows(concepts):
+        try:
+            found = _CON.fullmatch(row)
+            if not found:
+                raise DataError('not a concept line; expected c="..." 12:3 12:5||t="problem"')
+            start, end = _locate(found.groups()[:5], text, grid)
+            mention = Mention(start, end, found.group(6), f"T{len(mentions) + 1}")
+        except DataError as error:
+            raise error.at(files.concepts or files.text, i) from None
+        if (start, end, mention.type) in mentions:
+            notes["concepts given twice, kept once"] += 1
+        else:
+            mentions[start, end, mention.type] = mention
+    listed = tuple(mentions.values())
+    by_span: dict[tuple[int, int], int] = {}
+    for index, mention in enumerate(listed):
+        by_span.setdefault((mention.start, mention.end), index)
+    related: list[Relation] = []
+    for i, row in _rows(relations):
+        try:
+            relation = _relation(row, text, grid, by_span, listed)
+        except DataError as error:
+            raise error.at(files.relations or files.text, i) from None
+        if relation in related:
+            notes["relations given twice, kept once"] += 1
+        else:
+            related.append(relation)
+    spans = [Span(mention.start, mention.end) for mention in listed]
+    sentences = [Span(tokens[0].start, tokens[-1].end) for tokens in grid if tokens]
+    entities = tuple(Entity(mention.id, mention.type, (index,)) for index, mention in enumerate(listed))
+    try:
+        return Document(
+            files.text.stem,
+            text,
+            join_sentences(sentences, spans),
+            listed,
+            entities,
+            tuple(related),
+            attributes or {},
+        )
+    except DataError as error:
+        raise error.at(files.text) from None
+
+
+def _rows(content: str) -> Iterator[tuple[int, str]]:
+    return ((i, line.strip()) for i, line in enumerate(lines(content), start=1) if line.strip())
+
+
+def _token_grid(text: str) -> list[list[Span]]:
+    """The tokens of each line, as spans of the whole text."""
+    grid: list[list[Span]] = []
+    start = 0
+    for line in text.split("\n"):
+        grid.append([Span(start + m.start(), start + m.end()) for m in re.finditer(r"\S+", line)])
+        start += len(line) + 1
+    return grid
+
+
+def _relation(
+    row: str,
+    text: str,
+    grid: Sequence[Sequence[Span]],
+    by_span: dict[tuple[int, int], int],
+    mentions: Sequence[Mention],
+) -> Relation:
+    found = _REL.fullmatch(row)
+    if not found:
+        raise DataError('not a relation line; expected c="..." 12:3 12:5||r="TrAP"||c="..." 12:8 12:9')
+    parts = found.groups()
+    spans = _locate(parts[:5], text, grid), _locate(parts[6:], text, grid)
+    for start, end in spans:
+        if (start, end) not in by_span:
+            raise DataError(
+                f"a relation with the concept {start}-{end}, which the .con file does not have; add it there"
+            )
+    head, tail = (by_span[span] for span in spans)
+    return Relation(parts[5], mentions[head].id, mentions[tail].id, (head, tail))
+
+
+def _locate(parts: Sequence[str], text: str, grid: Sequence[Sequence[Span]]) -> Span:
+    """The characters of a concept; its text is compared without regard to case, as the release lowers it."""
+    stated, *digits = parts
+    numbers = [number(d) for d in digits]
+    first_line, first_token, last_line, last_token = (-1 if n is None else n for n in numbers)
+    try:
+        if min(first_line, last_line) < 1 or min(first_token, last_token) < 0:
+            raise IndexError
+        start = grid[first_line - 1][first_token].start
+        end = grid[last_line - 1][last_token].end
+    except IndexError:
+        raise DataError(f"line:token offsets outside the text, which has {len(grid)} lines") from None
+    if start >= end:
+        raise DataError(f"inverted offsets {first_line}:{first_token} to {last_line}:{last_token}")
+    there = " ".join(text[start:end].split())
+    given = " ".join(stated.split())
+    if there.lower() != given.lower():
+        raise mismatch(start, end, given, there)
+    return Span(start, end)
+
+
+FORMAT = Format("i2b2-2010", "folders with .txt, .con and .rel files", read, source="folder")

@@ -1,0 +1,260 @@
+"""Dealing out units to sites, to simulate a federation from one corpus.
+
+`iid` shuffles and deals; `by` follows an attribute of the documents, as hospitals do; `dirichlet` skews the
+labels: for every label the sites' shares are drawn from Dir(alpha) (Yurochkin et al., ICML 2019).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import floor, isfinite
+
+import numpy as np
+
+from grandrounds.errors import ConfigError, DataError, unknown
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What must not be torn apart: an example, a sentence, a document or a patient, as the task decides."""
+
+    id: str
+    label: str
+    attributes: Mapping[str, str]
+    examples: tuple[int, ...]
+    """Indices of the task's examples that it holds."""
+
+
+@dataclass(frozen=True)
+class SiteRow:
+    """What a site holds, in numbers."""
+
+    name: str
+    documents: int
+    examples: int
+    labels: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, str | int | dict[str, int]]:
+        counts = dict(self.labels)
+        return {"name": self.name, "documents": self.documents, "examples": self.examples, "labels": counts}
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Which site holds which examples."""
+
+    scheme: str
+    sites: Mapping[str, tuple[int, ...]]
+    """Site name -> example indices, both in order."""
+    left_out: tuple[str, ...] = ()
+    """Sites that got no example, and therefore take no part."""
+
+    def table(self, examples_labels: Sequence[str], documents: Sequence[str]) -> list[SiteRow]:
+        """A row a site; `examples_labels` and `documents` give each example's label and its document's id."""
+        return [
+            SiteRow(
+                name,
+                len({documents[i] for i in held}),
+                len(held),
+                dict(sorted(Counter(examples_labels[i] for i in held).items())),
+            )
+            for name, held in self.sites.items()
+        ]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The options of a scheme, and the generator it draws from."""
+
+    rng: np.random.Generator
+    sites: int | None = None
+    by: str | None = None
+    alpha: float | None = None
+
+    def site_names(self) -> list[str]:
+        """site-01, site-02 ...: padded, so that sorted order is numeric order."""
+        if self.sites is None:
+            raise ConfigError("this partition needs a number of sites: set partition.sites")
+        width = max(2, len(str(self.sites)))
+        return [f"site-{i:0{width}d}" for i in range(1, self.sites + 1)]
+
+
+Deal = Mapping[str, Sequence[int]]
+"""Site name -> positions in the units given, empty for a site that got none."""
+Scheme = Callable[[Sequence[Unit], Wish], Deal]
+SCHEMES: dict[str, Scheme] = {}
+_OPTIONS: dict[str, frozenset[str]] = {}
+
+
+def scheme(name: str, *options: str) -> Callable[[Scheme], Scheme]:
+    """Register a scheme; `options` are those of sites, by and alpha that it understands."""
+
+    def register(deal: Scheme) -> Scheme:
+        SCHEMES[name], _OPTIONS[name] = deal, frozenset(options)
+        return deal
+
+    return register
+
+
+def partition(
+    units: Sequence[Unit],
+    scheme: str,
+    *,
+    sites: int | None,
+    seed: int,
+    by: str | None = None,
+    alpha: float | None = None,
+) -> Partition:
+    """Deal every unit to exactly one site; the same for the same seed, whatever order the units come in."""
+    if scheme not in SCHEMES:
+        raise ConfigError(unknown("partition scheme", scheme, SCHEMES))
+    for name, value in {"sites": sites, "by": by, "alpha": alpha}.items():
+        if value is not None and name not in _OPTIONS[scheme]:
+            raise ConfigError(f"the partition scheme '{scheme}' does not use '{name}'; remove it")
+    if sites is not None and sites < 1:
+        raise ConfigError(f"partition.sites is {sites}; there must be at least one site")
+    ordered = _in_order(units)
+    deal = SCHEMES[scheme](ordered, Wish(_generator(seed, f"partition {scheme}"), sites, by, alpha))
+    held = {name: tuple(sorted(i for u in deal[name] for i in ordered[u].examples)) for name in sorted(deal)}
+    return Partition(
+        scheme,
+        {name: examples for name, examples in held.items() if examples},
+        tuple(name for name, examples in held.items() if not examples),
+    )
+
+
+def share(units: Sequence[Unit], fraction: float, seed: int, purpose: str) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
+    """A random share of the units in the labels' own proportions, and the rest: public and validation sets.
+
+    Each label gives its share rounded down; what is missing comes from those that lost most by rounding.
+    """
+    if not 0 <= fraction < 1:
+        raise ConfigError(f"the {purpose} share is {fraction}; it must be at least 0 and below 1")
+    ordered, rng = _in_order(units), _generator(seed, f"share {purpose}")
+    quotas = {label: len(members) * fraction for label, members in _by_label(ordered).items()}
+    wanted = floor(len(units) * fraction + 0.5)
+    if fraction and not 0 < wanted < len(units):
+        raise ConfigError(f"a {purpose} share of {fraction} of {len(units)} units leaves one side empty")
+    counts = {label: floor(quota) for label, quota in quotas.items()}
+    neediest = sorted(quotas, key=lambda label: counts[label] - quotas[label])
+    for label in neediest[: wanted - sum(counts.values())]:
+        counts[label] += 1
+    taken = {
+        ordered[position].id
+        for label, members in _by_label(ordered).items()
+        for position in rng.permutation(members)[: counts[label]]
+    }
+    return tuple(u for u in units if u.id in taken), tuple(u for u in units if u.id not in taken)
+
+
+@scheme("iid", "sites")
+def iid(units: Sequence[Unit], wish: Wish) -> Deal:
+    """Shuffle and deal: sizes differ by at most one unit."""
+    names = wish.site_names()
+    if len(names) > len(units):
+        raise ConfigError(f"{len(units)} units can't be dealt to {len(names)} sites; set partition.sites lower")
+    shuffled = wish.rng.permutation(len(units))
+    return {name: shuffled[site :: len(names)].tolist() for site, name in enumerate(names)}
+
+
+@scheme("by", "by", "sites")
+def by_attribute(units: Sequence[Unit], wish: Wish) -> Deal:
+    """A site for every value of an attribute; or the values, whole, dealt to sites of like size."""
+    groups = _by_value(units, wish.by)
+    if wish.sites is None:
+        return _named_after_values(groups)
+    names = wish.site_names()
+    if len(names) > len(groups):
+        raise ConfigError(
+            f"the {len(groups)} values of '{wish.by}' can't be dealt to {len(names)} sites; set partition.sites lower"
+        )
+    sizes = {value: sum(len(units[u].examples) for u in members) for value, members in groups.items()}
+    values = list(groups)
+    shuffled = [values[i] for i in wish.rng.permutation(len(values))]
+    deal: dict[str, list[int]] = {name: [] for name in names}
+    lightest = [(0, 0, name) for name in names]
+    # Largest first to the lightest site, then to the one with fewest values: no site stays empty.
+    for value in sorted(shuffled, key=lambda value: -sizes[value]):
+        size, count, name = lightest[0]
+        deal[name] += groups[value]
+        heapq.heapreplace(lightest, (size + sizes[value], count + 1, name))
+    return deal
+
+
+@scheme("dirichlet", "sites", "alpha")
+def dirichlet(units: Sequence[Unit], wish: Wish) -> Deal:
+    """For every label, the sites' shares ~ Dir(alpha): a small alpha gives each label to few sites."""
+    names, alpha = wish.site_names(), wish.alpha
+    if alpha is None or not (isfinite(alpha) and alpha > 0):
+        raise ConfigError(f"partition.alpha is {alpha}; the scheme 'dirichlet' needs a number above 0")
+    deal: dict[str, list[int]] = {name: [] for name in names}
+    for members in _by_label(units).values():
+        shares = wish.rng.dirichlet(np.full(len(names), alpha))
+        # The random offset rounds shares up or down without favour; floor alone starves the same sites.
+        places = (np.arange(len(members)) + wish.rng.random()) / len(members)
+        sites = np.minimum(np.searchsorted(np.cumsum(shares), places, side="right"), len(names) - 1)
+        for site, unit in zip(sites.tolist(), wish.rng.permutation(members).tolist(), strict=True):
+            deal[names[site]].append(unit)
+    return deal
+
+
+def _in_order(units: Sequence[Unit]) -> list[Unit]:
+    """By id, so that a deal does not hang on the order of files or dicts."""
+    ordered = sorted(units, key=lambda unit: unit.id)
+    for one, other in pairwise(ordered):
+        if one.id == other.id:
+            raise DataError(f"two units have the id '{one.id}'; document ids must be unique in a corpus")
+    return ordered
+
+
+def _generator(seed: int, purpose: str) -> np.random.Generator:
+    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "little"))
+
+
+def _by_label(units: Sequence[Unit]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = {}
+    for position, unit in enumerate(units):
+        groups.setdefault(unit.label, []).append(position)
+    return dict(sorted(groups.items()))
+
+
+def _by_value(units: Sequence[Unit], attribute: str | None) -> dict[str, list[int]]:
+    known = {name for unit in units for name in unit.attributes}
+    if attribute is None:
+        raise ConfigError("the partition scheme 'by' needs an attribute: set partition.by, for instance to 'hospital'")
+    if not known:
+        raise ConfigError(f"can't partition by '{attribute}': these documents have no attributes")
+    if attribute not in known:
+        raise ConfigError(unknown("document attribute", attribute, known))
+    without = [unit.id for unit in units if attribute not in unit.attributes]
+    if without:
+        raise DataError(
+            f"{len(without)} of {len(units)} units have no '{attribute}' (the first: '{without[0]}'); "
+            f"known attributes: {', '.join(sorted(known))}"
+        )
+    groups: dict[str, list[int]] = {}
+    for position, unit in enumerate(units):
+        groups.setdefault(unit.attributes[attribute], []).append(position)
+    return dict(sorted(groups.items()))
+
+
+def _named_after_values(groups: Mapping[str, list[int]]) -> Deal:
+    """Values as site names, safe as file names, which on some systems must differ in more than case."""
+    deal: dict[str, list[int]] = {}
+    taken: dict[str, str] = {}
+    for value, members in groups.items():
+        name = re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFC", value)).strip("-.")[:80]
+        if not name:
+            raise DataError(f"the value '{value}' has no letter or digit to name a site after")
+        if (other := taken.setdefault(name.casefold(), value)) != value:
+            raise DataError(f"the values '{other}' and '{value}' would both name the site '{name}'; rename one")
+        deal[name] = members
+    return deal

@@ -1,0 +1,76 @@
+"""Checkpoints: atomic, digest-checked; the last two are kept, the one before round 1, and that of the best round.
+
+A checkpoint holds the server's state, the version of private state each site is at, and what selection has seen so far.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.files import DamagedError, read_folder, write_folder
+from grandrounds.federation.state import Flat
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a checkpoint says beside the weights."""
+
+    round: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    best_round: int | None = None
+    best_f1: float = -1.0
+    stale: int = 0
+    """Evaluations since the best one."""
+    audit: str = ""
+    """Head of the audit log."""
+
+
+class Checkpoints:
+    def __init__(self, folder: Path, say: Callable[[str], None] = lambda sentence: None) -> None:
+        self._folder, self._say = folder, say
+        self._versions: dict[int, Mapping[str, str]] = {}
+
+    def save(self, progress: Progress, state: Mapping[str, Flat]) -> None:
+        """Write one, and forget those that nobody needs."""
+        write_folder(self._path(progress.round), state, asdict(progress))
+        self._versions[progress.round] = progress.versions
+        rounds = self._rounds()
+        wanted = {0, *rounds[-2:], progress.best_round}
+        for round in rounds:
+            if round not in wanted:
+                shutil.rmtree(self._path(round), ignore_errors=True)
+                self._versions.pop(round, None)
+
+    def pinned(self) -> list[Mapping[str, str]]:
+        """The private versions that checkpoints name."""
+        return list(self._versions.values())
+
+    def last(self) -> tuple[Progress, dict[str, Flat]]:
+        """The newest good one; a damaged one is passed over, and that is said."""
+        found: tuple[Progress, dict[str, Flat]] | None = None
+        for round in reversed(self._rounds()):
+            try:
+                progress, state = self.load(round)
+            except DamagedError as problem:
+                self._say(f"checkpoint of round {round}: {problem}; the one before is used")
+                shutil.rmtree(self._path(round), ignore_errors=True)
+                continue
+            self._versions[round] = progress.versions
+            found = found or (progress, state)
+        if found is not None:
+            return found
+        raise GrandRoundsError("there is no whole checkpoint to resume from; start the run anew in another folder")
+
+    def load(self, round: int) -> tuple[Progress, dict[str, Flat]]:
+        state, record = read_folder(self._path(round))
+        return Progress(**record), state
+
+    def _rounds(self) -> list[int]:
+        return sorted(int(path.name.removeprefix("round-")) for path in self._folder.glob("round-*"))
+
+    def _path(self, round: int) -> Path:
+        return self._folder / f"round-{round:05d}"

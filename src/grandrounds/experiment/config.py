@@ -1,0 +1,207 @@
+"""A run's config: TOML with `key=value` overrides, validated before anything is computed.
+
+Unknown keys are refused, and the nearest known one is suggested.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from grandrounds.data.corpora import SYNTHETIC
+from grandrounds.data.formats import FORMATS
+from grandrounds.data.partition import SCHEMES
+from grandrounds.errors import ConfigError, unknown
+from grandrounds.federation.contract import make_algorithm
+from grandrounds.federation.payloads import Compression
+from grandrounds.federation.training import Training
+from grandrounds.tasks import TASKS
+from grandrounds.tasks.task import UNITS
+
+Paths = str | list[str]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Data(Section):
+    """[data]: where the text is. Paths are relative to the config, or to --data."""
+
+    format: str = "json"
+    train: Paths | None = None
+    public: float | Paths = 0.0
+    """A share of train, or a file: the server's labelled set."""
+    validation: float | Paths = 0.0
+    """For selection only; without it the last round counts."""
+    test: Paths | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The reader's own options."""
+
+
+class Deal(Section):
+    """[partition]: how train is dealt out to simulated sites."""
+
+    scheme: str = "iid"
+    sites: int | None = Field(None, ge=1)
+    by: str | None = None
+    alpha: float | None = Field(None, gt=0)
+    unit: str | None = None
+
+
+class Model(Section):
+    encoder: str = "tiny"
+
+
+class Rounds(Section):
+    """[federation]"""
+
+    rounds: int = Field(10, ge=1)
+    fraction: float = Field(1.0, gt=0, le=1)
+    min_replies: int = Field(1, ge=1)
+    weight_by: Literal["examples", "uniform", "patients", "notes"] | None = None
+    compression: Compression = "fp32"
+    evaluate_every: int = Field(1, ge=1)
+    evaluate_on: list[Literal["validation", "test"]] = ["validation", "test"]
+    early_stopping: int = Field(0, ge=0)
+    """Stop after so many evaluations without a better validation F1; 0: never."""
+    checkpoint_every: int = Field(1, ge=1)
+    policy: str | None = None
+    """A policy file for every simulated site."""
+
+
+class SiteSection(Section):
+    """[sites.<name>]: a simulated site with a corpus of its own."""
+
+    train: Paths
+    format: str | None = None
+    policy: str | None = None
+
+
+class Config(Section):
+    seed: int = 1
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    threads: int = Field(1, ge=1)
+    workers: int = Field(1, ge=1)
+    task: dict[str, Any] = Field(default_factory=lambda: {"name": "sentence_re"})
+    data: Data = Data()
+    partition: Deal = Deal()
+    sites: dict[str, SiteSection] = Field(default_factory=dict)
+    model: Model = Model()
+    training: Training = Training()
+    federation: Rounds = Rounds()
+    algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedavg"})
+    compare: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """[compare.<name>]: overrides for that arm of `compare`."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        formats = [*FORMATS, SYNTHETIC]
+        _known("data.format", self.data.format, formats)
+        for name, site in self.sites.items():
+            _known(f"sites.{name}.format", site.format or self.data.format, formats)
+        _known("partition.scheme", self.partition.scheme, SCHEMES)
+        _known("partition.unit", self.partition.unit or "example", UNITS)
+        _known("task.name", self.task.get("name", ""), TASKS)
+        self.task_options()
+        self.make_algorithm()
+        if self.data.train is None and not self.sites and self.data.format != SYNTHETIC:
+            raise ConfigError("data.train is missing: name the corpus to train on, or give [sites.<name>] tables")
+        return self
+
+    def task_options(self) -> Any:
+        try:
+            return TASKS[self.task["name"]].Options(**self.task)
+        except ValidationError as error:
+            raise _explained(error, TASKS[self.task["name"]].Options, "task.") from error
+
+    def make_algorithm(self) -> Any:
+        options = dict(self.algorithm)
+        return make_algorithm(str(options.pop("name", "")), options)
+
+    def digest(self) -> str:
+        """Of all that the result depends on: not of how many processes compute it, nor of how long it may go on."""
+        content = self.model_dump()
+        for key in ("workers", "compare"):
+            content.pop(key)
+        for key in ("rounds", "checkpoint_every"):
+            content["federation"].pop(key)
+        return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(_without_none(self.model_dump()))
+
+
+def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
+    """The config in a TOML file, after `section.key=value` overrides."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no config '{path}'") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"config '{path}' can't be read: {error}") from error
+    return make_config(content, dict(parse_override(text) for text in overrides))
+
+
+def make_config(content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Config:
+    merged: dict[str, Any] = json.loads(json.dumps(content))  # a deep copy of plain TOML
+    for key, value in (overrides or {}).items():
+        _set(merged, key, value)
+    try:
+        return Config(**merged)
+    except ValidationError as error:
+        raise _explained(error, Config, "") from error
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """'a.b=1' -> ('a.b', 1); what is not TOML is taken as a string."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"'{text}' is not an override; write it as section.key=value, such as federation.rounds=5")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def _set(content: dict[str, Any], key: str, value: Any) -> None:
+    *sections, last = key.split(".")
+    for section in sections:
+        content = content.setdefault(section, {})
+        if not isinstance(content, dict):
+            raise ConfigError(f"'{key}' can't be set: '{section}' is not a section")
+    content[last] = value
+
+
+def _known(key: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise ConfigError(f"{key}: {unknown('name', name, known)}")
+
+
+def _explained(error: ValidationError, model: type[BaseModel], prefix: str) -> ConfigError:
+    """The first problem as a sentence; for an unknown key, with the nearest known one."""
+    problem = error.errors()[0]
+    path = [str(part) for part in problem["loc"]]
+    where = prefix + ".".join(path)
+    if problem["type"] == "extra_forbidden":
+        for section in path[:-1]:
+            annotation: Any = model.model_fields[section].annotation if section in model.model_fields else SiteSection
+            model = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else SiteSection
+        return ConfigError(
+            unknown("config key", where, [prefix + ".".join([*path[:-1], name]) for name in model.model_fields])
+        )
+    message = problem["msg"].removeprefix("Value error, ")
+    return ConfigError(f"{where}: {message[0].lower()}{message[1:]} (it is {problem['input']!r})")
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return value

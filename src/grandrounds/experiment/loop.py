@@ -1,0 +1,308 @@
+"""The round loop: choose a cohort, run the algorithm's round, evaluate, checkpoint; then select, test and save.
+
+Killed at any moment and resumed, it ends with the same bits: every random draw is named by round and site, and a checkpoint holds
+all that lives on from round to round.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from grandrounds import __version__
+from grandrounds.errors import ConfigError
+from grandrounds.experiment.card import model_card
+from grandrounds.experiment.checkpoints import Checkpoints, Progress
+from grandrounds.experiment.config import Config
+from grandrounds.experiment.folder import RunFolder
+from grandrounds.experiment.simulation import Simulation, prepare
+from grandrounds.federation.audit import Audit
+from grandrounds.federation.contract import Cohort, Registration
+from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger, RoundCohort
+from grandrounds.federation.exchange import Transport
+from grandrounds.federation.host import Host
+from grandrounds.federation.in_process import InProcess
+from grandrounds.federation.learner import Server
+from grandrounds.federation.seeds import generator
+from grandrounds.federation.workers import Workers
+from grandrounds.tasks.saved import save_model
+
+
+class Watcher(Protocol):
+    """Whoever wants to see a run go on: a progress bar, a test."""
+
+    def say(self, sentence: str) -> None: ...
+    def started(self, simulation: Simulation, rounds: int, done: int) -> None: ...
+    def asking(self, round: int, sites: int) -> None: ...
+    def answered(self, site: str) -> None: ...
+    def finished_round(self, metrics: Mapping[str, Any]) -> None: ...
+
+
+class Silent:
+    """Nobody watches."""
+
+    def say(self, sentence: str) -> None: ...
+    def started(self, simulation: Simulation, rounds: int, done: int) -> None: ...
+    def asking(self, round: int, sites: int) -> None: ...
+    def answered(self, site: str) -> None: ...
+    def finished_round(self, metrics: Mapping[str, Any]) -> None: ...
+
+
+def run(
+    config: Config, base: Path, out: Path, *, resume: bool = False, watcher: Watcher | None = None
+) -> dict[str, Any]:
+    """Run an experiment to its end, or on to its end, and give its result."""
+    watcher = watcher or Silent()
+    folder = RunFolder(out, config, resume)
+    try:
+        if folder.result is not None and folder.result["rounds_planned"] >= config.federation.rounds:
+            watcher.say(f"this run is already finished: {out}")
+            return folder.result
+        simulation = prepare(config, base, out)
+        transport = _transport(config, base, out, simulation)
+        try:
+            return _Run(config, folder, simulation, transport, watcher).go()
+        finally:
+            transport.close()
+    finally:
+        folder.close()
+
+
+def _transport(config: Config, base: Path, out: Path, simulation: Simulation) -> Transport:
+    if config.workers == 1:
+        return InProcess(simulation.host(config, out, memory=1 << 30))
+    return Workers(partial(worker_host, config.model_dump(), base, out), config.workers, out / "spool")
+
+
+def worker_host(content: dict[str, Any], base: Path, out: Path) -> Host:
+    """The same sites in a worker process; what they keep goes straight to disk, where every worker finds it."""
+    config = Config(**content)
+    simulation = prepare(config, base, out)
+    return simulation.host(config, out, memory=0, model=simulation.model)
+
+
+class _Run:
+    def __init__(
+        self,
+        config: Config,
+        folder: RunFolder,
+        simulation: Simulation,
+        transport: Transport,
+        watcher: Watcher,
+    ) -> None:
+        self.config, self.folder, self.simulation, self.watcher = config, folder, simulation, watcher
+        self.algorithm = config.make_algorithm()
+        self.sites = [resident.registration for _, resident in sorted(simulation.residents.items())]
+        self.server = Server(simulation.practice, simulation.splits, simulation.model)
+        self.checkpoints = Checkpoints(folder.checkpoints, watcher.say)
+        self.audit = Audit(folder.path / "audit.jsonl")
+        self.transport = transport
+        self.ledger = Ledger()
+        self.federation = Federation(
+            algorithm=self.algorithm,
+            transport=transport,
+            ledger=self.ledger,
+            expected=simulation.expected,
+            audit=self.audit,
+            config=config.digest(),
+            weight_by=config.federation.weight_by or self.algorithm.weight_by,
+            min_replies=config.federation.min_replies,
+            watch=watcher.answered,
+        )
+        self.progress = Progress()
+
+    def go(self) -> dict[str, Any]:
+        rounds = self.config.federation
+        self._begin()
+        self.watcher.started(self.simulation, rounds.rounds, self.progress.round)
+        while self.progress.round < rounds.rounds and not self._patience_lost():
+            self._round(self.progress.round + 1)
+        self._select()
+        return self._conclude()
+
+    def _begin(self) -> None:
+        """Start anew, or from the last good checkpoint."""
+        self.algorithm.start(self.server, self._cohort(self.sites, 0))
+        if any(self.folder.checkpoints.glob("round-*")):
+            self.progress, state = self.checkpoints.last()
+            self.server.restore(state)
+            self.ledger.versions = dict(self.progress.versions)
+            self.ledger.pinned = self.checkpoints.pinned()
+            self.folder.rewind(self.progress.round)
+            self.audit.write(event="resumed", round=self.progress.round)
+        else:
+            self.audit.write(event="started", algorithm=self.algorithm.name, config=self.config.digest())
+            self._checkpoint()
+
+    def _round(self, round: int) -> None:
+        began = time.perf_counter()
+        chosen = self._choose(round)
+        self.watcher.asking(round, len(chosen))
+        self.server.round, self.server.exchange = round, 0
+        before, versions = self.server.snapshot(), dict(self.ledger.versions)
+        cohort = self._cohort(chosen, round)
+        abandoned = None
+        try:
+            self.algorithm.round(self.server, cohort)
+            cohort.finish()
+        except AbandonedError as problem:
+            abandoned = str(problem)
+            self.server.restore(before)
+            self.ledger.versions = versions
+            self.watcher.say(abandoned)
+        self.progress = replace(self.progress, round=round)
+        last = round == self.config.federation.rounds
+        scores, better = {}, False
+        if last or round % self.config.federation.evaluate_every == 0:
+            scores = self._evaluate(round)
+            better = self._judge(round, scores)
+        metrics = {
+            "round": round,
+            "sites": [site.site for site in chosen],
+            "replies": cohort.traffic.replies,
+            "lost": cohort.traffic.lost,
+            "abandoned": abandoned is not None,
+            "bytes_up": cohort.traffic.bytes_up,
+            "bytes_down": cohort.traffic.bytes_down,
+            **scores,
+        }
+        if last or better or round % self.config.federation.checkpoint_every == 0:
+            self._checkpoint()
+        metrics["seconds"] = round_to(time.perf_counter() - began, 4)
+        self.folder.add_metrics(metrics)
+        self.watcher.finished_round(metrics)
+
+    def _choose(self, round: int) -> list[Registration]:
+        """m = max(C K, 1) sites at random (FedED, Algorithm 1), the same for the same seed and round."""
+        wanted = max(int(self.config.federation.fraction * len(self.sites) + 0.5), 1)
+        drawn = torch.randperm(len(self.sites), generator=generator(self.config.seed, "server", round, "cohort"))
+        return [self.sites[i] for i in sorted(drawn[:wanted].tolist())]
+
+    def _cohort(self, sites: list[Registration], round: int, read_only: bool = False) -> RoundCohort:
+        return self.federation.cohort(sites, round, read_only)
+
+    def _evaluate(self, round: int) -> dict[str, Any]:
+        wanted = [split for split in self.config.federation.evaluate_on if split in self.simulation.splits]
+        return {split: self._score(split, round) for split in wanted}
+
+    def _score(self, split: str, round: int) -> dict[str, Any]:
+        everyone: Cohort = self._cohort(self.sites, round, read_only=True)
+        task = self.simulation.practice.task
+        return summary(
+            {who: task.score(counts) for who, counts in self.algorithm.evaluate(self.server, everyone, split).items()}
+        )
+
+    def _judge(self, round: int, scores: Mapping[str, Any]) -> bool:
+        """Whether this is the best round so far by validation; the test set has no say."""
+        if "validation" not in scores:
+            return False
+        f1 = scores["validation"]["f1"]
+        better = f1 > self.progress.best_f1
+        self.progress = replace(
+            self.progress,
+            best_round=round if better else self.progress.best_round,
+            best_f1=f1 if better else self.progress.best_f1,
+            stale=0 if better else self.progress.stale + 1,
+        )
+        return bool(better)
+
+    def _patience_lost(self) -> bool:
+        patience = self.config.federation.early_stopping
+        return 0 < patience <= self.progress.stale
+
+    def _checkpoint(self) -> None:
+        self.transport.flush()
+        self.progress = replace(self.progress, versions=dict(self.ledger.versions), audit=self.audit.head)
+        self.checkpoints.save(self.progress, self.server.snapshot())
+        self.ledger.pinned = self.checkpoints.pinned()
+
+    def _select(self) -> None:
+        """Go back to the round that was best on validation, private states of sites included."""
+        if self.progress.best_round not in (None, self.progress.round):
+            best, state = self.checkpoints.load(self.progress.best_round)
+            self.server.restore(state)
+            self.ledger.versions = dict(best.versions)
+
+    def _conclude(self) -> dict[str, Any]:
+        practice, last = self.simulation.practice, self.progress.round
+        scores = {
+            split: self._score(split, last) for split in ("validation", "test") if split in self.simulation.splits
+        }
+        result = self._result(scores)
+        if self.algorithm.personal:
+            everyone = self._cohort(self.sites, last, read_only=True)
+            self.algorithm.finish(self.server, everyone)
+            everyone.finish()
+        else:
+            card = model_card(self.config, result)
+            save_model(self.folder.path / "model", practice.task, practice.encoder, self.server.model, card)
+        self.folder.finish(result)
+        self.audit.close()
+        return result
+
+    def _result(self, scores: Mapping[str, Any]) -> dict[str, Any]:
+        history = self.folder.metrics()
+        asked = sum(len(line["sites"]) for line in history)
+        return {
+            "grandrounds": __version__,
+            "task": self.simulation.practice.task.name,
+            "algorithm": self.algorithm.name,
+            "encoder": self.config.model.encoder,
+            "seed": self.config.seed,
+            "rounds": self.progress.round,
+            "rounds_planned": self.config.federation.rounds,
+            "best_round": self.progress.best_round,
+            "selected_by": "validation" if self.progress.best_round is not None else "last round",
+            "test": scores["test"],
+            "validation": scores.get("validation"),
+            "seconds": round_to(sum(line["seconds"] for line in history), 3),
+            "bytes_up_per_site_round": round_to(sum(line["bytes_up"] for line in history) / asked, 1),
+            "bytes_down_per_site_round": round_to(sum(line["bytes_down"] for line in history) / asked, 1),
+            "peak_memory_mb": peak_memory_mb(),
+            "sites": [row.to_dict() for row in self.simulation.table],
+            "left_out": list(self.simulation.left_out),
+            "notes": dict(self.simulation.notes),
+            "audit_head": self.audit.head,
+        }
+
+
+def summary(scores: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """One learner's score, or the mean of several with their spread."""
+    if not scores:
+        raise ConfigError("no site could be evaluated")
+    if len(scores) == 1:
+        return next(iter(scores.values()))
+    first = next(iter(scores.values()))
+    numbers = [name for name in first if isinstance(first[name], float)]
+    out: dict[str, Any] = {name: float(np.mean([score[name] for score in scores.values()])) for name in numbers}
+    out["f1_std"] = float(np.std([score["f1"] for score in scores.values()]))
+    out["n"], out["baseline"] = first["n"], first["baseline"]
+    out["per_class"] = {
+        label: {
+            name: type(value)(np.mean([score["per_class"][label][name] for score in scores.values()]))
+            for name, value in values.items()
+        }
+        for label, values in first["per_class"].items()
+    }
+    out["learners"] = {who: {name: score[name] for name in numbers} for who, score in scores.items()}
+    return out
+
+
+def peak_memory_mb() -> int:
+    """The largest resident size of this process, or of a worker."""
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return int(max(peaks) // unit)
+
+
+def round_to(value: float, digits: int) -> float:
+    return round(value, digits)

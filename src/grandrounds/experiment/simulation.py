@@ -1,0 +1,213 @@
+"""From a config to a federation that can start: corpora read, examples split and dealt out, features made once.
+
+Every process of a run builds the same from the same config; only a learnt vocabulary is an artefact in the run folder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from grandrounds.data.corpora import SYNTHETIC, Source, read_source
+from grandrounds.data.documents import Document
+from grandrounds.data.partition import Partition, SiteRow, Unit, partition, share
+from grandrounds.errors import ConfigError, DataError
+from grandrounds.experiment.config import Config, Paths
+from grandrounds.federation.contract import Registration
+from grandrounds.federation.host import Host, Resident
+from grandrounds.federation.learner import Practice, Split
+from grandrounds.federation.payloads import Expected
+from grandrounds.federation.policy import Policy
+from grandrounds.federation.private import PrivateStore
+from grandrounds.models.encoder import Encoder
+from grandrounds.tasks import TASKS, Task
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A federation on one machine, ready for round 1."""
+
+    practice: Practice
+    model: nn.Module
+    splits: Mapping[str, Split]
+    """The server's: public, validation, test."""
+    residents: Mapping[str, Resident]
+    expected: Expected
+    table: Sequence[SiteRow]
+    left_out: Sequence[str]
+    notes: Mapping[str, int]
+
+    def host(self, config: Config, folder: Path, memory: int, model: nn.Module | None = None) -> Host:
+        return Host(
+            self.practice,
+            self.residents,
+            self.expected,
+            PrivateStore(folder / "private", memory),
+            config.federation.compression,
+            config.digest(),
+            folder / "models",
+            model,
+        )
+
+
+def prepare(config: Config, base: Path, folder: Path) -> Simulation:
+    """Read, split, deal out and tokenise; DataError or ConfigError before anything is trained."""
+    torch.set_num_threads(config.threads)
+    corpora = _Corpora(config, base)
+    task = TASKS[config.task["name"]].of(config.task_options(), corpora.training_documents())
+    examples, left = task.examples(corpora.documents)
+    notes = corpora.notes + Counter(left)
+    rows = _Rows(config, task, corpora, examples)
+    encoder = _encoder(config, base, task, [task.text(examples[row]) for row in rows.public], folder)
+    features = task.features(examples, encoder)
+    practice = Practice(task, encoder, config.training, config.seed, _device(config.device))
+
+    def split(chosen: Sequence[int]) -> Split:
+        return Split(features, np.array(chosen, dtype=np.int64))
+
+    served = {"public": rows.public, "validation": rows.validation, "test": rows.test}
+    splits = {name: split(chosen) for name, chosen in served.items() if len(chosen)}
+    algorithm = config.make_algorithm()
+    model = practice.initial_model()
+    manifest = {name: tuple(value.shape) for name, value in model.state_dict().items() if algorithm.shared(name)}
+    table = rows.dealt.table([example.label for example in examples], [str(example.document) for example in examples])
+    residents = {}
+    for name, members in _pooled(rows.dealt.sites, algorithm.pooled).items():
+        counts = _counts(members, examples, corpora.documents)
+        registration = Registration(name, counts, task.labels, manifest)
+        residents[name] = Resident(registration, {**splits, "train": split(members)}, _policy(config, name, base))
+    _note_single_class(table, notes)
+    public = splits.get("public")
+    expected = Expected(manifest, len(task.labels), (len(public), public.digest) if public else (0, ""))
+    return Simulation(practice, model, splits, residents, expected, table, rows.dealt.left_out, dict(notes))
+
+
+class _Corpora:
+    """Documents of all parts end to end, and which of them belong to which part."""
+
+    def __init__(self, config: Config, base: Path) -> None:
+        self.notes: Counter[str] = Counter()
+        self.documents: list[Document] = []
+        self.parts: dict[str, range] = {}
+        data = config.data
+        if config.sites:
+            for name, site in sorted(config.sites.items()):
+                source = Source(site.format or data.format, _paths(site.train, base), data.options)
+                self._add(f"site {name}", source)
+        elif data.train is not None or data.format == SYNTHETIC:
+            self._add("train", Source(data.format, _paths(data.train, base), data.options))
+        for part in ("public", "validation"):
+            value = getattr(data, part)
+            if not isinstance(value, float | int):
+                self._add(part, Source(data.format, _paths(value, base), data.options))
+        if data.test is not None or data.format == SYNTHETIC:
+            self._add("test", Source(data.format, _paths(data.test, base), data.options))
+        else:
+            raise ConfigError("data.test is missing: name the corpus to test on")
+
+    def _add(self, part: str, source: Source) -> None:
+        documents = read_source(source, part, self.notes)
+        self.parts[part] = range(len(self.documents), len(self.documents) + len(documents))
+        self.documents += documents
+
+    def training_documents(self) -> list[Document]:
+        """What the label set is read from: all but the test part."""
+        return [self.documents[i] for part, members in self.parts.items() if part != "test" for i in members]
+
+
+class _Rows:
+    """Which examples are the server's, and which each site's."""
+
+    def __init__(self, config: Config, task: Task, corpora: _Corpora, examples: Sequence[Any]) -> None:
+        unit = config.partition.unit or task.unit
+        part_of = {i: part for part, members in corpora.parts.items() for i in members}
+        by_part: dict[str, list[Unit]] = {part: [] for part in corpora.parts}
+        for made in task.units(examples, corpora.documents, unit):
+            by_part[part_of[examples[made.examples[0]].document]].append(made)
+        self.test = _examples(by_part.pop("test"))
+        if not self.test:
+            raise DataError(f"the test corpus holds no example of {task.name}")
+        given = {part: by_part.pop(part) for part in ("public", "validation") if part in by_part}
+        left = 1.0
+        for part in ("public", "validation"):
+            if part not in given:
+                fraction = float(getattr(config.data, part))
+                given[part] = []
+                for source, units in by_part.items():
+                    # A share of train as it was, though the public set has already been taken out.
+                    taken, by_part[source] = share(units, fraction / left, config.seed, part)
+                    given[part] += taken
+                left -= fraction
+        self.public, self.validation = _examples(given["public"]), _examples(given["validation"])
+        if not any(by_part.values()):
+            raise DataError(
+                f"no training example is left for the sites: the corpus holds {len(examples)} examples of {task.name}; "
+                "check data.train, and the shares data.public and data.validation"
+            )
+        self.dealt = _deal(config, by_part)
+
+
+def _deal(config: Config, by_part: Mapping[str, list[Unit]]) -> Partition:
+    if config.sites:
+        sites = {part.removeprefix("site "): tuple(_examples(units)) for part, units in sorted(by_part.items())}
+        empty = tuple(name for name, rows in sites.items() if not rows)
+        return Partition("sites", {name: rows for name, rows in sites.items() if rows}, empty)
+    deal = config.partition
+    return partition(by_part["train"], deal.scheme, sites=deal.sites, seed=config.seed, by=deal.by, alpha=deal.alpha)
+
+
+def _pooled(sites: Mapping[str, Sequence[int]], pooled: bool) -> Mapping[str, Sequence[int]]:
+    """All data at the first site, which keeps its name: so one site's federation draws the same random numbers."""
+    return {min(sites): sorted(row for rows in sites.values() for row in rows)} if pooled else sites
+
+
+def _counts(rows: Sequence[int], examples: Sequence[Any], documents: Sequence[Document]) -> dict[str, int]:
+    held = {examples[row].document for row in rows}
+    counts = {"examples": len(rows), "notes": len(held)}
+    patients = {documents[i].attributes.get("patient") for i in held}
+    return counts if None in patients else {**counts, "patients": len(patients)}
+
+
+def _examples(units: Sequence[Unit]) -> list[int]:
+    return sorted(row for unit in units for row in unit.examples)
+
+
+def _encoder(config: Config, base: Path, task: Task, public: Sequence[str], folder: Path) -> Encoder:
+    """`tiny` learns its word pieces once a run: workers and resumed runs find them in the run folder."""
+    name = config.model.encoder
+    if name != "tiny":
+        return Encoder.find(str(base / name) if (base / name).is_dir() else name, task.markers)
+    learnt = folder / "vocabulary"
+    if not (learnt / "tokenizer.json").exists():
+        Encoder.find("tiny", task.markers, public).save(learnt)
+    return Encoder.saved(learnt)
+
+
+def _policy(config: Config, site: str, base: Path) -> Policy:
+    own = config.sites[site].policy if site in config.sites else None
+    path = own or config.federation.policy
+    return Policy.load(base / path) if path else Policy()
+
+
+def _note_single_class(table: Sequence[SiteRow], notes: Counter[str]) -> None:
+    single = sum(len(row.labels) == 1 for row in table)
+    if single:
+        notes["sites whose examples are all of one class"] = single
+
+
+def _paths(given: Paths | None, base: Path) -> list[Path]:
+    return [base / path for path in ([given] if isinstance(given, str) else given or [])]
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    return torch.device(name)

@@ -1,0 +1,36 @@
+"""Means over replies, one reply at a time: memory does not grow with the number of sites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from torch import Tensor
+
+from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.contract import Reply
+from grandrounds.federation.payloads import Parameters, Predictions
+
+M = TypeVar("M", Parameters, Predictions)
+
+
+def mean(replies: Iterable[Reply[M]]) -> M:
+    """The weighted mean of the replies' values, m <- m + w/W (x - m): with one reply it is that reply, bit for bit."""
+    total, running, last = 0.0, dict[str, Tensor](), None
+    for reply in replies:
+        last, total = reply.payload, total + reply.weight
+        values = _tensors(reply.payload)
+        if not running:
+            running = {name: value.clone() for name, value in values.items()}
+        elif reply.weight:
+            for name, value in values.items():
+                if value.is_floating_point():
+                    running[name].lerp_(value, reply.weight / total)
+    if last is None:
+        raise GrandRoundsError("a mean needs at least one reply")
+    return replace(last, values=running if isinstance(last, Parameters) else running["values"])
+
+
+def _tensors(payload: Parameters | Predictions) -> dict[str, Tensor]:
+    return dict(payload.values) if isinstance(payload, Parameters) else {"values": payload.values}

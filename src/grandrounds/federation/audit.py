@@ -1,0 +1,70 @@
+"""A log of everything that travelled: one JSON line a payload, each holding the SHA-256 of the line before.
+
+Editing, deleting or reordering a line breaks the chain; cutting the end is seen by whoever holds a later head (a checkpoint, a result).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from grandrounds.errors import GrandRoundsError
+
+START = "0" * 64
+
+
+class Audit:
+    """An append-only chain in a file; a line torn by a crash is put aside, and the log says so."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.head = START
+        torn = self._recover() if path.exists() else 0
+        self._file = path.open("a", encoding="utf-8")
+        if torn:
+            self.write(event="recovered", torn_bytes=torn)
+
+    def write(self, **record: Any) -> None:
+        line = json.dumps({"time": round(time.time(), 3), **record, "previous": self.head})
+        self._file.write(line + "\n")
+        self._file.flush()
+        self.head = sha256(line.encode()).hexdigest()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _recover(self) -> int:
+        data = self._path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            with self._path.open("r+b") as file:
+                file.truncate(len(whole))
+        if whole:
+            self.head = sha256(whole.splitlines()[-1]).hexdigest()
+        return len(data) - len(whole)
+
+
+def verify(path: Path, head: str | None = None) -> int:
+    """How many lines the log has; GrandRoundsError names the first line that is not as it was written."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise GrandRoundsError(f"cannot read the audit log '{path}': {error.strerror}") from error
+    previous, seen = START, {START}
+    for number, line in enumerate(lines, start=1):
+        try:
+            claimed = json.loads(line)["previous"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise GrandRoundsError(f"{path}:{number}: this line was edited or torn") from error
+        if claimed != previous:
+            raise GrandRoundsError(
+                f"{path}:{number}: the chain is broken: the line before was edited, deleted or moved"
+            )
+        previous = sha256(line).hexdigest()
+        seen.add(previous)
+    if head is not None and head not in seen:
+        raise GrandRoundsError(f"{path}: the log was cut or its last line edited: a later line was once recorded")
+    return len(lines)

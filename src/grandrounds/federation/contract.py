@@ -1,0 +1,157 @@
+"""What an algorithm sees: a server, a cohort of sites to ask, and their good replies. Where sites run is not its business.
+
+`round` is server code; methods marked `@on_site` are site code, which the cohort runs where the data is. The kinds of payload that
+they take and give are read from their annotations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar, TypeVarTuple, Unpack
+
+from grandrounds.errors import ConfigError, unknown
+from grandrounds.federation.learner import Server, Site
+from grandrounds.federation.payloads import Payload
+from grandrounds.tasks.task import Counts
+
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R", bound=Payload)
+Method = TypeVar("Method", bound=Callable[..., Payload])
+A = TypeVar("A", bound="type[Algorithm]")
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What a site says of itself once, before round 1."""
+
+    site: str
+    counts: Mapping[str, int]
+    """examples, documents, patients, notes: the only source of weights."""
+    labels: Sequence[str]
+    manifest: Mapping[str, tuple[int, ...]]
+    """The shape of each parameter that the algorithm shares."""
+
+
+@dataclass(frozen=True)
+class Reply(Generic[R]):
+    """A good reply: lost, late, refused and malformed ones never reach an algorithm."""
+
+    site: Registration
+    payload: R
+    """A cursor: valid until the next reply."""
+    weight: float
+    """The site's say in a mean, by federation.weight_by: a registered count, or 1."""
+
+
+class Cohort:
+    """The sites of this round, in site order."""
+
+    sites: Sequence[Registration]
+
+    def ask(self, method: Callable[[Site, Unpack[Ts]], R], *message: Unpack[Ts]) -> Iterator[Reply[R]]:
+        """Run the method at every site; replies come in site order, each as soon as it is its turn."""
+        return self.ask_each(method, {site.site: message for site in self.sites})
+
+    def ask_each(
+        self, method: Callable[[Site, Unpack[Ts]], R], messages: Mapping[str, tuple[Unpack[Ts]]]
+    ) -> Iterator[Reply[R]]:
+        """The same with a message for each site; sites without one are not asked."""
+        raise NotImplementedError
+
+
+class Algorithm:
+    """A frozen dataclass whose fields are its options. It keeps nothing on itself: it is made anew at every site."""
+
+    name: ClassVar[str]
+    pooled: ClassVar[bool] = False
+    """All sites' data at one simulated site."""
+    personal: ClassVar[bool] = False
+    """Each site ends with a model of its own, which `finish` saves there."""
+    weight_by: ClassVar[str] = "examples"
+    """What the paper weighs a mean by, unless federation.weight_by says otherwise."""
+
+    def shared(self, name: str) -> bool:
+        """Whether a parameter must agree between sites and may travel."""
+        return True
+
+    def start(self, server: Server, cohort: Cohort) -> None:
+        """Before round 1: add to server.state what must live on."""
+
+    def round(self, server: Server, cohort: Cohort) -> None:
+        raise NotImplementedError
+
+    def evaluate(self, server: Server, everyone: Cohort, split: str) -> Mapping[str, Counts]:
+        """Counts by learner; asking sites here is read-only."""
+        return {"server": server.counts(split)}
+
+    def finish(self, server: Server, everyone: Cohort) -> None:
+        """After the last round, with the selected state in place; read-only."""
+
+
+ALGORITHMS: dict[str, type[Algorithm]] = {}
+
+
+def algorithm(name: str) -> Callable[[A], A]:
+    """Make a class a registered algorithm: a frozen dataclass, found by its name."""
+
+    def register(cls: A) -> A:
+        made = dataclass(frozen=True)(cls)
+        made.name = name
+        ALGORITHMS[name] = made
+        return made
+
+    return register
+
+
+def on_site(method: Method) -> Method:
+    """Mark what runs at a site."""
+    method.__on_site__ = True  # type: ignore[attr-defined]
+    return method
+
+
+def site_method(made: Algorithm, name: str) -> Callable[..., Payload]:
+    """The bound method of that name, which must be marked: a message can't call anything else."""
+    method: Any = getattr(made, name, None)
+    if not getattr(method, "__on_site__", False):
+        raise ConfigError(f"algorithm '{made.name}' has no site method '{name}'")
+    return typing.cast("Callable[..., Payload]", method)
+
+
+def declared_kind(method: Callable[..., Payload]) -> type[Payload]:
+    """The payload kind that a site method gives, by its annotation."""
+    kind = typing.get_type_hints(inspect.unwrap(getattr(method, "__func__", method)))["return"]
+    return typing.cast("type[Payload]", kind)
+
+
+def make_algorithm(name: str, options: Mapping[str, Any]) -> Algorithm:
+    """The algorithm with these options; names and keys that are unknown are refused with the nearest known one."""
+    if name not in ALGORITHMS:
+        raise ConfigError(unknown("algorithm", name, ALGORITHMS))
+    cls: Any = ALGORITHMS[name]
+    known = [field.name for field in dataclasses.fields(cls)]
+    for key in options:
+        if key not in known:
+            what = f"option of algorithm '{name}'"
+            raise ConfigError(
+                unknown(what, key, known) if known else f"algorithm '{name}' has no options, so not '{key}'"
+            )
+    made: Algorithm = _validated(cls, options)
+    return made
+
+
+def _validated(cls: Any, options: Mapping[str, Any]) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    hints = typing.get_type_hints(cls)
+    checked = {}
+    for key, value in options.items():
+        try:
+            checked[key] = TypeAdapter(hints[key]).validate_python(value)
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+            raise ConfigError(f"algorithm.{key} = {value!r}: {problem[0].lower()}{problem[1:]}") from error
+    return cls(**checked)

@@ -1,0 +1,173 @@
+"""The server's side of every exchange: who is asked, which replies are good, what travelled, which versions hold.
+
+Only good replies reach an algorithm. Lost, refused and malformed ones are named and counted; with fewer than `min_replies` the round
+is abandoned. Any other exception stops the run: a bug must not look like a lost site.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.federation.audit import Audit
+from grandrounds.federation.contract import Algorithm, Cohort, Registration, Reply, declared_kind
+from grandrounds.federation.exchange import Answer, Ask, Transport
+from grandrounds.federation.payloads import Expected, Packed, Payload, PayloadError, unpack
+
+
+class AbandonedError(GrandRoundsError):
+    """Too few good replies: the round does not count."""
+
+
+@dataclass
+class Traffic:
+    """What a round cost and whom it lost."""
+
+    bytes_up: int = 0
+    bytes_down: int = 0
+    replies: int = 0
+    lost: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Ledger:
+    """Which version of private state each site is at; `pinned` are those that checkpoints name."""
+
+    versions: dict[str, str] = field(default_factory=dict)
+    pinned: list[Mapping[str, str]] = field(default_factory=list)
+
+    def needed(self, site: str) -> tuple[str, ...]:
+        return tuple(sorted({versions[site] for versions in self.pinned if site in versions}))
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What stays the same from round to round."""
+
+    algorithm: Algorithm
+    transport: Transport
+    ledger: Ledger
+    expected: Expected
+    audit: Audit
+    config: str
+    weight_by: str
+    min_replies: int = 1
+    watch: Callable[[str], None] = lambda site: None
+    """Told of each site that has answered."""
+
+    def cohort(self, sites: Sequence[Registration], round: int, read_only: bool = False) -> RoundCohort:
+        return RoundCohort(self, sites, round, read_only)
+
+
+class RoundCohort(Cohort):
+    """A cohort for one round. An ask whose replies nobody read is finished before the next one."""
+
+    def __init__(self, federation: Federation, sites: Sequence[Registration], round: int, read_only: bool) -> None:
+        self.sites = sorted(sites, key=lambda site: site.site)
+        self.traffic = Traffic()
+        self.exchange = 0
+        self._federation, self._round, self._read_only = federation, round, read_only
+        self._by_name = {site.site: site for site in self.sites}
+        self._open: Iterator[Any] = iter(())
+
+    def ask_each(self, method: Any, messages: Mapping[str, tuple[Any, ...]]) -> Iterator[Any]:
+        self.finish()
+        self.exchange += 1
+        strangers = messages.keys() - self._by_name.keys()
+        if strangers:
+            raise KeyError(f"{min(strangers)} is not of this cohort")
+        packed: dict[int, Packed] = {}  # what goes to all sites is packed, and its digest taken, once
+        asks = [
+            self._ask(method, site.site, messages[site.site], packed) for site in self.sites if site.site in messages
+        ]
+        self._open = self._replies(method, asks)
+        return self._open
+
+    def finish(self) -> None:
+        """Read what is left of the last ask."""
+        for _ in self._open:
+            pass
+
+    def _ask(self, method: Any, site: str, message: tuple[Any, ...], packed: dict[int, Packed]) -> Ask:
+        for part in message:
+            if isinstance(part, Payload) and id(part) not in packed:
+                packed[id(part)] = part.pack("fp32")
+        algorithm, ledger = self._federation.algorithm, self._federation.ledger
+        return Ask(
+            site=site,
+            algorithm=algorithm.name,
+            options=dataclasses.asdict(algorithm),  # type: ignore[call-overload]
+            method=method.__name__,
+            round=self._round,
+            exchange=self.exchange,
+            message=tuple(packed.get(id(part), part) for part in message),
+            config=self._federation.config,
+            start=ledger.versions.get(site),
+            commit=None if self._read_only else f"{self._round:05d}.{self.exchange}",
+            needed=ledger.needed(site),
+        )
+
+    def _replies(self, method: Any, asks: Sequence[Ask]) -> Iterator[Reply[Any]]:
+        kind, good = declared_kind(method), 0
+        sent = {ask.site: ask for ask in asks}
+        for answer in self._federation.transport.exchange(asks):
+            self._record(sent[answer.site], answer)
+            try:
+                reply = self._checked(answer, kind)
+            except PayloadError as problem:
+                self.traffic.lost[answer.site] = f"rejected: {problem}"
+                continue
+            finally:
+                self._federation.watch(answer.site)
+            if reply is not None:
+                good += 1
+                self.traffic.replies += 1
+                yield reply
+        if good < min(self._federation.min_replies, len(asks)):
+            reasons = "; ".join(f"{site} {reason}" for site, reason in sorted(self.traffic.lost.items()))
+            raise AbandonedError(
+                f"round {self._round} was abandoned: {good} good replies, {self._federation.min_replies} are needed ({reasons})"
+            )
+
+    def _checked(self, answer: Answer, kind: type[Payload]) -> Reply[Any] | None:
+        if answer.packed is None:
+            self.traffic.lost[answer.site] = answer.lost or "lost"
+            return None
+        payload = unpack(answer.packed, self._federation.expected, kind)
+        if answer.version is not None and not self._read_only:
+            self._federation.ledger.versions[answer.site] = answer.version
+        site = self._by_name[answer.site]
+        return Reply(site, payload, weight(site, self._federation.weight_by))
+
+    def _record(self, ask: Ask, answer: Answer) -> None:
+        """Count and log what crossed the wire, good or not."""
+        where = {"round": ask.round, "exchange": ask.exchange, "site": ask.site}
+        for part in ask.message:
+            if isinstance(part, Packed):
+                self.traffic.bytes_down += part.nbytes
+                self._log(where, "down", part)
+        if answer.packed is None:
+            self._federation.audit.write(**where, event=answer.lost)
+        else:
+            self.traffic.bytes_up += answer.packed.nbytes
+            self._log(where, "up", answer.packed)
+
+    def _log(self, where: Mapping[str, Any], direction: str, packed: Packed) -> None:
+        self._federation.audit.write(
+            **where, direction=direction, kind=packed.kind, bytes=packed.nbytes, digest=packed.digest
+        )
+
+
+def weight(site: Registration, weight_by: str) -> float:
+    """A site's say in a mean; it comes from its registration, so no reply can forge it."""
+    if weight_by == "uniform":
+        return 1.0
+    if weight_by not in site.counts:
+        known = ", ".join(["uniform", *sorted(site.counts)])
+        raise ConfigError(
+            f"federation.weight_by = '{weight_by}', but site '{site.site}' registered no such count; known: {known}"
+        )
+    return float(site.counts[weight_by])

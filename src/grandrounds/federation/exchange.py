@@ -1,0 +1,58 @@
+"""One exchange between the server and its sites, whatever carries it: asks out, answers back in site order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from grandrounds.federation.payloads import Packed
+
+Plain = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a site gets: which method to run on what, and which private state to start from."""
+
+    site: str
+    algorithm: str
+    options: Mapping[str, Any]
+    method: str
+    round: int
+    exchange: int
+    message: tuple[Packed | Plain, ...]
+    config: str
+    """Digest of the shared config: a site with another one refuses."""
+    start: str | None
+    """The version of private state to start from; None: nothing kept yet."""
+    commit: str | None
+    """How the version that this ask makes is called; None: read-only."""
+    needed: tuple[str, ...]
+    """Versions that a checkpoint still names."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: a payload as it stood on the wire, or why there is none."""
+
+    site: str
+    packed: Packed | None = None
+    version: str | None = None
+    """The private state after this ask; the old one where nothing was kept."""
+    lost: str | None = None
+    """refused, late, cut off: in one sentence without any of the site's data."""
+
+
+class Transport(Protocol):
+    """Where sites run."""
+
+    def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
+        """An answer for every ask, in the order of the asks."""
+        ...
+
+    def flush(self) -> None:
+        """Before a checkpoint: whatever private state it will name is safe."""
+        ...
+
+    def close(self) -> None: ...

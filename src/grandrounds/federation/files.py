@@ -1,0 +1,98 @@
+"""Files that are whole or absent: written beside their place, synced, then renamed; read back against their digest."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors import torch as safetensors
+
+from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.state import Flat
+
+
+class DamagedError(GrandRoundsError):
+    """A saved state that is cut short or altered."""
+
+
+def write_folder(folder: Path, flat: Mapping[str, Flat], record: Mapping[str, Any]) -> None:
+    """Save states and a JSON record as one folder that appears at once, or not at all."""
+    part = folder.with_name(f".{folder.name}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        digests = {}
+        for name, state in flat.items():
+            data = safetensors.save(dict(state.tensors))
+            digests[name] = sha256(data).hexdigest()
+            write_synced(part / f"{name}.safetensors", data)
+        trees = {name: state.tree for name, state in flat.items()}
+        text = json.dumps({"record": record, "trees": trees, "digests": digests}).encode()
+        write_synced(part / "state.json", text)
+        write_synced(part / "digest", sha256(text).hexdigest().encode())
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
+        sync(folder.parent)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise disk_error(error, folder) from error
+
+
+def read_folder(folder: Path) -> tuple[dict[str, Flat], dict[str, Any]]:
+    """What `write_folder` saved; DamagedError where a byte is not as it was written."""
+    try:
+        text = (folder / "state.json").read_bytes()
+        if sha256(text).hexdigest() != (folder / "digest").read_text().strip():
+            raise DamagedError(f"{folder.name}/state.json is damaged")
+        saved = json.loads(text)
+        states = {}
+        for name, digest in saved["digests"].items():
+            data = (folder / f"{name}.safetensors").read_bytes()
+            if sha256(data).hexdigest() != digest:
+                raise DamagedError(f"{folder.name}/{name}.safetensors is damaged")
+            states[name] = Flat(safetensors.load(data), saved["trees"][name])
+        return states, saved["record"]
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise DamagedError(f"{folder.name} is incomplete") from error
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """One file, whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        write_synced(part, data)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise disk_error(error, path) from error
+
+
+def sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def disk_error(error: OSError, path: Path) -> GrandRoundsError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return GrandRoundsError(
+            f"the disk is full: '{path.name}' could not be written; what was saved before is intact, so free some space "
+            "and go on with --resume"
+        )
+    return GrandRoundsError(f"'{path.name}' could not be written: {error.strerror}")

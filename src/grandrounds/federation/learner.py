@@ -1,0 +1,304 @@
+"""What a server and a site share: a model of a task, data splits, and seeded training and prediction on them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from grandrounds.errors import ConfigError, unknown
+from grandrounds.federation.payloads import Parameters, Predictions
+from grandrounds.federation.seeds import generator, global_seed
+from grandrounds.federation.state import Flat, Stateful, flatten, rebuild
+from grandrounds.federation.training import Training, make_optimizer
+from grandrounds.models.encoder import Encoder
+from grandrounds.tasks.batching import autocast, predict_logits, training_batches
+from grandrounds.tasks.saved import save_model
+from grandrounds.tasks.task import Counts, Features, Task
+
+if TYPE_CHECKING:
+    from grandrounds.federation.contract import Registration
+
+Loss = Callable[[nn.Module, Any], Tensor]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of a corpus's features: what a learner may look at under one name."""
+
+    features: Features
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        lengths: NDArray[np.int64] = self.features.lengths[self.rows]
+        return lengths
+
+    @property
+    def digest(self) -> str:
+        """What a site and the server compare to know that they hold the same public set."""
+        hasher = sha256()
+        for start in range(0, len(self.rows), 256):
+            batch = self.features.batch(self.rows[start : start + 256])
+            for name, value in sorted(vars(batch).items()):
+                if name != "index":
+                    hasher.update(name.encode() + value.numpy().tobytes())
+        return hasher.hexdigest()
+
+
+@dataclass(frozen=True)
+class Practice:
+    """How learners of a federation work: the same for all of them."""
+
+    task: Task
+    encoder: Encoder
+    training: Training
+    seed: int
+    device: torch.device
+
+    def initial_model(self) -> nn.Module:
+        """The model before any training, the same wherever it is built."""
+        with global_seed(self.seed, "initial weights"):
+            return self.task.model(self.encoder).to(self.device).eval()
+
+
+class Learner:
+    """A model and the means to train it; every random draw is named by (seed, who, round, exchange, purpose)."""
+
+    def __init__(
+        self, who: str, practice: Practice, splits: Mapping[str, Split], round: int = 0, exchange: int = 0
+    ) -> None:
+        self.who, self.practice, self.round, self.exchange = who, practice, round, exchange
+        self._splits = splits
+        self._trainings = 0
+
+    @property
+    def model(self) -> nn.Module:
+        raise NotImplementedError
+
+    def load(self, parameters: Parameters) -> None:
+        """Take these weights; names that are not given keep theirs."""
+        _copy_into(self.model, parameters.values)
+
+    def train(
+        self,
+        split: str = "train",
+        *,
+        loss: Loss | None = None,
+        only: Sequence[int] | None = None,
+        epochs: int | None = None,
+        learning_rate: float | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> None:
+        """Epochs of mini-batches. `loss` replaces the task's; `only` are the rows of the split to train on."""
+        chosen = self._split(split)
+        rows = np.arange(len(chosen)) if only is None else np.asarray(only, dtype=np.int64)
+        lengths = chosen.lengths[rows]
+        loss = self.practice.task.loss if loss is None else loss
+        own = optimizer is None
+        optimizer = self._renewed_or_kept(learning_rate) if optimizer is None else optimizer
+        self._trainings += 1
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.model.train()
+        with global_seed(*self._purpose("dropout", self._trainings)):
+            for epoch in range(self.practice.training.epochs if epochs is None else epochs):
+                order = self.seeded("order", self._trainings, epoch)
+                for batch_rows in training_batches(lengths, self.practice.training.batch_size, order):
+                    self._step(loss, chosen, rows[batch_rows], optimizer, parameters)
+        self.model.eval()
+        if own and self.practice.training.optimizer_state == "keep":
+            self._keep_optimizer(optimizer)
+
+    def _step(
+        self,
+        loss: Loss,
+        split: Split,
+        rows: NDArray[np.int64],
+        optimizer: torch.optim.Optimizer,
+        parameters: Sequence[nn.Parameter],
+    ) -> None:
+        batch = self._batch(split, rows)
+        optimizer.zero_grad(set_to_none=True)
+        with autocast(self.practice.device):
+            value = loss(self.model, batch)
+        value.backward()  # type: ignore[no-untyped-call]
+        if self.practice.training.clip_norm:
+            nn.utils.clip_grad_norm_(parameters, self.practice.training.clip_norm)
+        optimizer.step()
+
+    def logits(self, split: str) -> NDArray[np.float32]:
+        """[rows of the split, classes], without dropout."""
+        chosen = self._split(split)
+        return predict_logits(self.practice.task, self.model, chosen.features, chosen.rows, self.practice.device)
+
+    def predict(self, split: str, form: str = "probabilities") -> Predictions:
+        log_probabilities = torch.from_numpy(self.logits(split)).log_softmax(dim=1)
+        values = log_probabilities.exp() if form == "probabilities" else log_probabilities
+        return Predictions(values, form, self._split(split).digest)
+
+    def counts(self, split: str) -> Counts:
+        chosen = self._split(split)
+        return self.practice.task.counts(self.logits(split), chosen.features, chosen.rows)
+
+    def optimizer(
+        self, parameters: Iterable[nn.Parameter] | None = None, learning_rate: float | None = None
+    ) -> torch.optim.Optimizer:
+        """A new one for all parameters, or for these, at this round's learning rate."""
+        training = self.practice.training
+        rate = training.learning_rate if learning_rate is None else learning_rate
+        wanted = None if parameters is None else {id(parameter) for parameter in parameters}
+        named = [(name, p) for name, p in self.model.named_parameters() if wanted is None or id(p) in wanted]
+        return make_optimizer(training, named, rate * (1 - training.decay) ** max(self.round - 1, 0))
+
+    def frozen(self) -> nn.Module:
+        """A copy of the model as it is now, in eval mode and without gradients."""
+        return copy.deepcopy(self.model).eval().requires_grad_(False)
+
+    def seeded(self, *purpose: str | int) -> torch.Generator:
+        return generator(*self._purpose(*purpose))
+
+    def _purpose(self, *purpose: str | int) -> tuple[str | int, ...]:
+        return (self.practice.seed, self.who, self.round, self.exchange, *purpose)
+
+    def _split(self, name: str) -> Split:
+        if name not in self._splits:
+            raise ConfigError(
+                f"{unknown('data split', name, self._splits)}; this algorithm needs it: set data.{name} in the config"
+            )
+        return self._splits[name]
+
+    def _batch(self, split: Split, rows: NDArray[np.int64]) -> Any:
+        """`index` counts rows of the split, whatever rows of the corpus these are."""
+        batch = replace(split.features.batch(split.rows[rows]), index=torch.from_numpy(rows))
+        return batch if self.practice.device.type == "cpu" else batch.to(self.practice.device)
+
+    def _renewed_or_kept(self, learning_rate: float | None) -> torch.optim.Optimizer:
+        """A new optimiser, or with `optimizer_state = "keep"` one with the moments of last time, at today's rates."""
+        optimizer = self.optimizer(learning_rate=learning_rate)
+        rates = [group["lr"] for group in optimizer.param_groups]
+        if self.practice.training.optimizer_state == "keep":
+            self._recall_optimizer(optimizer)
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
+        return optimizer
+
+    def _recall_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        raise NotImplementedError
+
+    def _keep_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        raise NotImplementedError
+
+
+class Server(Learner):
+    """The coordinator's learner: splits public, validation and test; its state is checkpointed."""
+
+    def __init__(self, practice: Practice, splits: Mapping[str, Split], model: nn.Module) -> None:
+        super().__init__("server", practice, splits)
+        self._model = model
+        self.state: dict[str, Stateful] = {"model": model}
+        if practice.training.optimizer_state == "keep":
+            self.state["optimizer"] = self.optimizer()
+
+    @property
+    def model(self) -> nn.Module:
+        return self._model
+
+    def snapshot(self) -> dict[str, Flat]:
+        return {name: flatten(part.state_dict()) for name, part in self.state.items()}
+
+    def restore(self, snapshot: Mapping[str, Flat]) -> None:
+        for name, part in self.state.items():
+            part.load_state_dict(rebuild(snapshot[name]))
+
+    def _recall_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.load_state_dict(copy.deepcopy(self.state["optimizer"].state_dict()))
+
+    def _keep_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        self.state["optimizer"] = optimizer
+
+
+class Site(Learner):
+    """A hospital's learner: splits train, validation, test and public; what it keeps is private and versioned."""
+
+    def __init__(
+        self,
+        registration: Registration,
+        practice: Practice,
+        splits: Mapping[str, Split],
+        model: nn.Module,
+        start: Callable[[], Mapping[str, Tensor]],
+        private: Mapping[str, Flat],
+        models: Path | None,
+        round: int,
+        exchange: int,
+    ) -> None:
+        super().__init__(registration.site, practice, splits, round, exchange)
+        self.registration = registration
+        self.kept: dict[str, Flat] = {}
+        self._model, self._start, self._private, self._models = model, start, private, models
+        self._fresh = False
+
+    @property
+    def model(self) -> nn.Module:
+        """The working model; one is reused for many sites, so it is put back to the site's start before its first use."""
+        if not self._fresh:
+            _copy_into(self._model, self._start())
+            self._fresh = True
+        return self._model
+
+    def load(self, parameters: Parameters) -> None:
+        if len(parameters.values) == len(self._model.state_dict()):
+            self._fresh = True  # all of it comes, so the start need not be restored first
+        super().load(parameters)
+
+    def minibatch(self, size: int, step: int) -> Any:
+        """The step-th mini-batch of an endless run of shuffled epochs: a function of (seed, site, step)."""
+        split = self._split("train")
+        place = np.arange(step * size, (step + 1) * size)
+        orders = {
+            epoch: torch.randperm(
+                len(split), generator=generator(self.practice.seed, self.who, "minibatch", epoch)
+            ).numpy()
+            for epoch in sorted(set((place // len(split)).tolist()))
+        }
+        return self._batch(split, np.array([orders[p // len(split)][p % len(split)] for p in place.tolist()]))
+
+    def recall(self, name: str, into: Stateful) -> bool:
+        """Load what was kept under this name; False: nothing yet."""
+        flat = self.kept.get(name, self._private.get(name))
+        if flat is not None:
+            into.load_state_dict(rebuild(flat))
+        return flat is not None
+
+    def keep(self, name: str, what: Stateful) -> None:
+        """Keep it at the site; it counts once the server has the reply."""
+        self.kept[name] = flatten(what.state_dict())
+
+    def save(self) -> None:
+        """Write the model as the site's own."""
+        if self._models is not None:
+            save_model(self._models / self.who, self.practice.task, self.practice.encoder, self.model)
+
+    def _recall_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        self.recall("optimizer", optimizer)
+
+    def _keep_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        self.keep("optimizer", optimizer)
+
+
+def _copy_into(model: nn.Module, values: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        own = model.state_dict()
+        for name, value in values.items():
+            own[name].copy_(value)

@@ -1,0 +1,260 @@
+"""What travels: a few kinds of payload, packed for the wire, checked on arrival.
+
+`pack` turns a payload into tensors and one JSON header, `Packed.to_bytes` writes these with safetensors, and `unpack` gives the payload
+back after checking it. In process the packed form passes by reference: bytes are counted from the manifest, not by encoding.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+import torch
+from safetensors import SafetensorError
+from safetensors import torch as safetensors
+from torch import Tensor, nn
+
+from grandrounds.errors import GrandRoundsError, unknown
+
+Compression = Literal["fp32", "fp16"]
+METADATA_KEY = "grandrounds"  # a single key: safetensors writes several in random order
+DTYPES = {
+    torch.float64: "F64",
+    torch.int64: "I64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.uint8: "U8",
+}
+
+
+class PayloadError(GrandRoundsError):
+    """A payload that may not be used; the site that sent it is named and left out of the round."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a server knows about a payload before it arrives."""
+
+    manifest: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Name and shape of each parameter that may travel."""
+    classes: int = 0
+    public: tuple[int, str] = (0, "")
+    """Rows and digest of the public set."""
+    max_bytes: int = 1 << 34
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A payload as it stands on the wire."""
+
+    kind: str
+    header: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The length of `to_bytes()`, without making them."""
+        layout, offset = {"__metadata__": {METADATA_KEY: self._metadata}}, 0
+        for name in sorted(self.tensors, key=self._wire_order):
+            tensor = self.tensors[name]
+            layout[name] = {
+                "dtype": DTYPES[tensor.dtype],
+                "shape": list(tensor.shape),
+                "data_offsets": [offset, offset := offset + tensor.nbytes],
+            }
+        length = len(json.dumps(layout, separators=(",", ":"), ensure_ascii=False).encode())
+        return 8 + -(-length // 8) * 8 + offset
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content, the same on both sides of the wire."""
+        hasher = sha256(self._metadata.encode())
+        for name in sorted(self.tensors):
+            tensor = self.tensors[name].detach().cpu().contiguous()
+            hasher.update(f"{name}{DTYPES[tensor.dtype]}{list(tensor.shape)}".encode())
+            hasher.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+        return hasher.hexdigest()
+
+    def to_bytes(self) -> bytes:
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
+        return safetensors.save(tensors, {METADATA_KEY: self._metadata})
+
+    @classmethod
+    def from_bytes(cls, data: bytes, max_bytes: int = 1 << 34) -> Self:
+        if len(data) > max_bytes:
+            raise PayloadError(f"a payload of {len(data)} bytes is over the budget of {max_bytes}")
+        try:
+            length = int.from_bytes(data[:8], "little")
+            metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+            header = json.loads(metadata[METADATA_KEY])
+            kind = header.pop("kind")
+            tensors = safetensors.load(data)
+        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PayloadError("a payload can't be decoded: it is cut short or not ours") from error
+        return cls(str(kind), header, tensors)
+
+    @cached_property
+    def _metadata(self) -> str:
+        return json.dumps({"kind": self.kind, **self.header}, sort_keys=True, separators=(",", ":"))
+
+    def _wire_order(self, name: str) -> tuple[int, str]:
+        return -self.tensors[name].element_size(), name
+
+
+class Payload:
+    """One kind of thing that may leave a site."""
+
+    kind: ClassVar[str]
+
+    def pack(self, compression: Compression) -> Packed:
+        raise NotImplementedError
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        """The payload, after every check that can be made before it is used; PayloadError otherwise."""
+        raise NotImplementedError
+
+
+KINDS: dict[str, type[Payload]] = {}
+K = TypeVar("K", bound=type[Payload])
+
+
+def _kind(cls: K) -> K:
+    KINDS[cls.kind] = cls
+    return cls
+
+
+def unpack(packed: Packed, expected: Expected, kind: type[Payload] | None = None) -> Payload:
+    """The payload in a packed one; `kind` is the one that the algorithm declared."""
+    if packed.kind not in KINDS:
+        raise PayloadError(unknown("payload kind", packed.kind, KINDS))
+    if kind is not None and packed.kind != kind.kind:
+        raise PayloadError(f"a payload of kind '{packed.kind}' came where '{kind.kind}' was declared")
+    if packed.nbytes > expected.max_bytes:
+        raise PayloadError(f"a payload of {packed.nbytes} bytes is over the budget of {expected.max_bytes}")
+    return KINDS[packed.kind].unpack(packed, expected)
+
+
+@_kind
+@dataclass(frozen=True)
+class Parameters(Payload):
+    """Weights by name. In process these are the model's own tensors: a cursor, valid until the model changes."""
+
+    kind: ClassVar[str] = "parameters"
+    values: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, model: nn.Module, shared: Callable[[str], bool] = lambda name: True) -> Self:
+        return cls({name: tensor.detach() for name, tensor in model.state_dict().items() if shared(name)})
+
+    def pack(self, compression: Compression) -> Packed:
+        values = {name: _shrink(tensor, compression) for name, tensor in self.values.items()}
+        return Packed(self.kind, {"encoding": compression}, values)
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        _check_manifest(packed.tensors, expected.manifest)
+        _check_finite(packed.tensors)
+        return cls({name: _grow(tensor) for name, tensor in packed.tensors.items()})
+
+
+@_kind
+@dataclass(frozen=True)
+class Predictions(Payload):
+    """A model's answer on every row of the public set, [rows, classes]."""
+
+    kind: ClassVar[str] = "predictions"
+    values: Tensor
+    form: str
+    """probabilities | log_probabilities"""
+    public: str
+    """Digest of the public set that was answered."""
+
+    def pack(self, compression: Compression) -> Packed:
+        header = {"encoding": compression, "form": self.form, "public": self.public}
+        return Packed(self.kind, header, {"values": _shrink(self.values, compression)})
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        rows, digest = expected.public
+        _check_manifest(packed.tensors, {"values": (rows, expected.classes)})
+        _check_finite(packed.tensors)
+        if packed.header.get("public") != digest:
+            raise PayloadError("predictions are about another version of the public set; fetch it anew")
+        values, form = _grow(packed.tensors["values"]), packed.header.get("form")
+        if form not in ("probabilities", "log_probabilities"):
+            raise PayloadError(f"predictions come as probabilities or log_probabilities, not as '{form}'")
+        simplex = values if form == "probabilities" else values.exp()
+        # fp16 keeps three decimals, so a row's sum may be off by about one in a thousand.
+        if bool((simplex < 0).any()) or not torch.allclose(simplex.sum(dim=1), torch.ones(rows), atol=5e-3):
+            raise PayloadError("predictions are not on the simplex: a row is negative or does not sum to one")
+        return cls(values, str(form), digest)
+
+
+@_kind
+@dataclass(frozen=True)
+class Scores(Payload):
+    """Named numbers that can be summed over sites: tp, fp, fn, n ..."""
+
+    kind: ClassVar[str] = "scores"
+    values: Mapping[str, float]
+
+    def pack(self, compression: Compression) -> Packed:
+        return Packed(self.kind, {"values": dict(self.values)}, {})
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        values = packed.header.get("values")
+        if not isinstance(values, dict) or packed.tensors:
+            raise PayloadError("scores must be named numbers")
+        if not all(isinstance(v, (int, float)) and math.isfinite(v) for v in values.values()):
+            raise PayloadError("scores must be finite numbers")
+        return cls({str(name): float(value) for name, value in values.items()})
+
+
+@_kind
+@dataclass(frozen=True)
+class Done(Payload):
+    """Nothing but the word that it is done."""
+
+    kind: ClassVar[str] = "done"
+
+    def pack(self, compression: Compression) -> Packed:
+        return Packed(self.kind, {}, {})
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        if packed.tensors or packed.header:
+            raise PayloadError("'done' carries nothing")
+        return cls()
+
+
+def _shrink(tensor: Tensor, compression: Compression) -> Tensor:
+    return tensor.half() if compression == "fp16" and tensor.dtype == torch.float32 else tensor
+
+
+def _grow(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype == torch.float16 else tensor
+
+
+def _check_manifest(tensors: Mapping[str, Tensor], manifest: Mapping[str, tuple[int, ...]]) -> None:
+    missing, surplus = manifest.keys() - tensors.keys(), tensors.keys() - manifest.keys()
+    if missing or surplus:
+        what, names = ("lacks", missing) if missing else ("has the undeclared", surplus)
+        raise PayloadError(f"a payload {what} {min(names)!r} ({len(names)} such names)")
+    for name, tensor in tensors.items():
+        if tuple(tensor.shape) != manifest[name]:
+            raise PayloadError(f"{name!r} has shape {tuple(tensor.shape)}, declared was {manifest[name]}")
+        if tensor.dtype not in DTYPES:
+            raise PayloadError(f"{name!r} has the type {tensor.dtype}, which does not travel")
+
+
+def _check_finite(tensors: Mapping[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise PayloadError(f"{name!r} has values that are not finite")

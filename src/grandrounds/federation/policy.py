@@ -1,0 +1,51 @@
+"""What may leave a site: its own word, in its own TOML file.
+
+allow = ["parameters", "scores", "done"]    # kinds of payload; without this line, every kind
+max_bytes = 500_000_000                     # a payload
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from grandrounds.errors import ConfigError, GrandRoundsError, unknown
+from grandrounds.federation.payloads import KINDS, Packed
+
+
+class RefusalError(GrandRoundsError):
+    """A site's policy, or its state, does not let it answer."""
+
+
+class Policy(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    allow: frozenset[str] | None = None
+    max_bytes: int = Field(1 << 34, gt=0)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        try:
+            policy = cls(**tomllib.loads(path.read_text(encoding="utf-8")))
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"policy '{path}' can't be read: {error}") from error
+        except ValidationError as error:
+            problem = error.errors()[0]
+            name = str(problem["loc"][0])
+            if problem["type"] == "extra_forbidden":
+                raise ConfigError(f"policy '{path}': {unknown('key', name, cls.model_fields)}") from error
+            raise ConfigError(f"policy '{path}': {name}: {problem['msg'].lower()}") from error
+        for kind in sorted(policy.allow or ()):
+            if kind not in KINDS:
+                raise ConfigError(f"policy '{path}': {unknown('payload kind', kind, KINDS)}")
+        return policy
+
+    def check(self, packed: Packed) -> None:
+        """RefusalError where this payload may not leave."""
+        if self.allow is not None and packed.kind not in self.allow:
+            raise RefusalError(f"the site's policy does not let '{packed.kind}' leave")
+        if packed.nbytes > self.max_bytes:
+            raise RefusalError(f"the site's policy lets {self.max_bytes} bytes leave at once, not {packed.nbytes}")

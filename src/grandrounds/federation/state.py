@@ -1,0 +1,74 @@
+"""State dicts on disk without pickle: tensors in safetensors, everything round them in JSON.
+
+A state dict of torch's (module, optimiser, scheduler) is a tree of dicts and lists; `flatten` takes its tensors out, `rebuild` puts
+them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+class Stateful(Protocol):
+    """Modules, optimisers and schedulers: torch's own protocol."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any], /) -> object: ...
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A state dict as tensors and the JSON that says where they go."""
+
+    tensors: Mapping[str, Tensor]
+    tree: Any
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
+
+def flatten(state: Any) -> Flat:
+    """A copy: later training does not change it."""
+    tensors: dict[str, Tensor] = {}
+    tree = _flatten(state, "", tensors)
+    return Flat(tensors, tree)
+
+
+def rebuild(flat: Flat) -> Any:
+    return _rebuild(flat.tree, flat.tensors)
+
+
+def _flatten(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    match value:
+        case Tensor():
+            tensors[path] = value.detach().cpu().clone().contiguous()
+            return {"tensor": path}
+        case Mapping():
+            return {"dict": [[key, _flatten(item, f"{path}/{key}", tensors)] for key, item in value.items()]}
+        case list() | tuple():
+            name = "list" if isinstance(value, list) else "tuple"
+            return {name: [_flatten(item, f"{path}/{i}", tensors) for i, item in enumerate(value)]}
+        case None | bool() | int() | float() | str():
+            return {"plain": value}
+    raise TypeError(
+        f"a state dict may hold tensors, dicts, lists and plain values, not {type(value).__name__} at {path}"
+    )
+
+
+def _rebuild(tree: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+    ((kind, value),) = tree.items()
+    match kind:
+        case "tensor":
+            return tensors[value]
+        case "dict":
+            return {key: _rebuild(item, tensors) for key, item in value}
+        case "list":
+            return [_rebuild(item, tensors) for item in value]
+        case "tuple":
+            return tuple(_rebuild(item, tensors) for item in value)
+    return value

@@ -1,0 +1,159 @@
+"""Sites in several single-threaded processes of this machine.
+
+What travels is encoded once to a spool file, so early replies wait on disk and memory does not grow with the number of sites; over the
+pipes go small JSON notes only. Workers watch their parent and end with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import torch
+
+from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.exchange import Answer, Ask
+from grandrounds.federation.host import Host
+from grandrounds.federation.payloads import Packed
+
+HostFactory = Callable[[], Host]
+
+
+class Workers:
+    def __init__(self, factory: HostFactory, count: int, spool: Path) -> None:
+        shutil.rmtree(spool, ignore_errors=True)
+        spool.mkdir(parents=True)
+        self._spool = spool
+        context = multiprocessing.get_context("spawn")
+        self._connections: list[Connection] = []
+        self._processes = []
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(factory, theirs, str(spool)), daemon=True)
+            process.start()
+            theirs.close()
+            self._connections.append(ours)
+            self._processes.append(process)
+
+    def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
+        waiting = list(reversed(asks))
+        idle, busy = list(self._connections), dict[Any, str]()
+        arrived: dict[str, dict[str, Any]] = {}
+        for ask in asks:
+            while ask.site not in arrived:
+                while idle and waiting:
+                    connection, next_ask = idle.pop(), waiting.pop()
+                    connection.send_bytes(self._note(next_ask))
+                    busy[connection] = next_ask.site
+                for connection in wait(list(busy)):
+                    arrived[busy.pop(connection)] = self._receive(connection)
+                    idle.append(connection)  # type: ignore[arg-type]
+            yield self._answer(ask, arrived.pop(ask.site))
+        self._clear()
+
+    def flush(self) -> None:
+        """Workers keep private state on disk, since the next ask may reach another worker."""
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            process.terminate()
+            process.join(timeout=5)
+        shutil.rmtree(self._spool, ignore_errors=True)
+
+    def _note(self, ask: Ask) -> bytes:
+        note = {field.name: getattr(ask, field.name) for field in dataclasses.fields(ask)}
+        note["message"] = [self._write(part) if isinstance(part, Packed) else part for part in ask.message]
+        return json.dumps(note).encode()
+
+    def _write(self, packed: Packed) -> dict[str, str]:
+        path = self._spool / packed.digest
+        if not path.exists():
+            path.write_bytes(packed.to_bytes())
+        return {"packed": packed.digest}
+
+    def _receive(self, connection: Any) -> dict[str, Any]:
+        try:
+            reply: dict[str, Any] = json.loads(connection.recv_bytes())
+        except (EOFError, ConnectionError) as error:
+            raise GrandRoundsError(
+                "a worker process ended by itself, perhaps for want of memory; go on with --resume and fewer workers"
+            ) from error
+        if "error" in reply:
+            raise GrandRoundsError(reply["error"])
+        if "bug" in reply:
+            raise RuntimeError("in a worker process:\n" + reply["bug"])
+        return reply
+
+    def _answer(self, ask: Ask, reply: dict[str, Any]) -> Answer:
+        packed = None
+        if reply["file"]:
+            path = self._spool / reply["file"]
+            packed = Packed.from_bytes(path.read_bytes())
+            path.unlink()
+        return Answer(ask.site, packed, reply["version"], reply["lost"])
+
+    def _clear(self) -> None:
+        for path in self._spool.iterdir():
+            path.unlink()
+
+
+def _serve(factory: HostFactory, connection: Connection, spool: str) -> None:
+    """A worker's life: make the host once, then answer asks until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    held: dict[str, Packed] = {}
+    try:
+        host = factory()
+        while True:
+            ask = _ask_of(json.loads(connection.recv_bytes()), Path(spool), held)
+            answer = host.answer(ask)
+            host.flush()
+            file = ""
+            if answer.packed is not None:
+                file = f"{quote(ask.site, safe='')}.reply"
+                (Path(spool) / file).write_bytes(answer.packed.to_bytes())
+            note = {"file": file, "version": answer.version, "lost": answer.lost}
+            connection.send_bytes(json.dumps(note).encode())
+    except EOFError:
+        return
+    except GrandRoundsError as error:
+        connection.send_bytes(json.dumps({"error": str(error)}).encode())
+    except Exception:
+        connection.send_bytes(json.dumps({"bug": traceback.format_exc()}).encode())
+
+
+def _ask_of(note: dict[str, Any], spool: Path, held: dict[str, Packed]) -> Ask:
+    message = []
+    for part in note.pop("message"):
+        if isinstance(part, dict):
+            digest = part["packed"]
+            if digest not in held:
+                held.clear()  # a worker holds what the last ask brought, no more
+                held[digest] = Packed.from_bytes((spool / digest).read_bytes())
+            part = held[digest]
+        message.append(part)
+    needed = tuple(note.pop("needed"))
+    return Ask(**note, message=tuple(message), needed=needed)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        sys.stderr.flush()
+        os._exit(1)

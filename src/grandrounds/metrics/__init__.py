@@ -1,0 +1,1 @@
+"""Scores of the field, from counts that sites may add up."""

@@ -1,0 +1,1 @@
+"""Plain torch modules, each readable beside its paper."""

@@ -1,0 +1,144 @@
+"""A transformer encoder with its tokenizer: any of Hugging Face's by hub name or folder, or `tiny` from scratch.
+
+`tiny` is a BERT for a laptop CPU whose word pieces are learnt from the server's public text, never from a site's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer, BertConfig, PreTrainedTokenizerFast
+from transformers.utils import logging as transformers_logging
+
+from grandrounds.errors import ConfigError
+
+TINY = {
+    "hidden_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 256,
+    "max_position_embeddings": 512,
+}
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+transformers_logging.set_verbosity_error()
+transformers_logging.disable_progress_bar()
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """How to build an encoder, and its tokenizer. Building draws from torch's global generator: seed it first."""
+
+    name: str
+    tokenizer: Any
+    config: Any
+    weights: str | None
+    """Where pretrained weights lie; None: built from the config alone."""
+
+    @classmethod
+    def find(cls, name: str, markers: Sequence[str] = (), public: Iterable[str] = ()) -> Encoder:
+        """The encoder of that name; `public` is the text from which `tiny` learns its word pieces."""
+        if name == "tiny":
+            tokenizer = _train_word_pieces(public)
+            encoder = cls(name, tokenizer, BertConfig(vocab_size=len(tokenizer), **TINY), None)
+        else:
+            encoder = _from_hub_or_folder(name)
+        if markers:
+            encoder.tokenizer.add_tokens(list(markers), special_tokens=True)
+        encoder._check()
+        return encoder
+
+    @classmethod
+    def saved(cls, folder: Path) -> Encoder:
+        """What `save` wrote: shapes and tokenizer, without weights."""
+        name = (folder / "encoder_name").read_text().strip() if (folder / "encoder_name").exists() else "saved"
+        return cls(name, AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder), None)
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.tokenizer.save_pretrained(folder)
+        self.config.save_pretrained(folder)
+        (folder / "encoder_name").write_text(self.name + "\n")
+
+    def build(self) -> nn.Module:
+        """The network, with room for every word piece of the tokenizer."""
+        if self.weights is None:
+            model: nn.Module = AutoModel.from_config(self.config)
+        else:
+            model = AutoModel.from_pretrained(self.weights, dtype=torch.float32)
+        # Random new rows: the default, a draw around the mean of 30,000 old ones, takes seconds and no better.
+        model.resize_token_embeddings(len(self.tokenizer), mean_resizing=False)  # type: ignore[operator]
+        return model
+
+    @property
+    def width(self) -> int:
+        return int(self.config.hidden_size)
+
+    @property
+    def window(self) -> int:
+        """The longest sequence that it can read."""
+        positions = int(getattr(self.config, "max_position_embeddings", 512))
+        # RoBERTa counts positions from pad_token_id + 1.
+        return positions - (self.config.pad_token_id + 1 if "roberta" in self.config.model_type else 0)
+
+    def pieces(self, texts: Sequence[str]) -> list[list[int]]:
+        """Word-piece ids of each text, without [CLS] and [SEP], never truncated."""
+        backend = self.tokenizer.backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        return [encoding.ids for encoding in backend.encode_batch(list(texts), add_special_tokens=False)]
+
+    def _check(self) -> None:
+        for token in ("cls_token_id", "sep_token_id", "pad_token_id"):
+            if getattr(self.tokenizer, token) is None:
+                raise ConfigError(
+                    f"encoder '{self.name}' has no {token.removesuffix('_id')}; take a BERT-like encoder "
+                    "(BERT, RoBERTa, DistilBERT, ELECTRA ...)"
+                )
+
+
+def last_hidden(encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    """The last layer's states, [batch, length, width]."""
+    states: Tensor = encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+    return states
+
+
+def _from_hub_or_folder(name: str) -> Encoder:
+    try:
+        config = AutoConfig.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") == "1" else ""
+        raise ConfigError(
+            f"cannot load encoder '{name}'{offline}; give 'tiny', a folder with config.json, weights and tokenizer, or "
+            f"a name on the Hugging Face hub ({str(error).splitlines()[0]})"
+        ) from error
+    if not tokenizer.is_fast:
+        raise ConfigError(f"encoder '{name}' has no fast tokenizer; save it with a tokenizer.json first")
+    return Encoder(name, tokenizer, config, name)
+
+
+def _train_word_pieces(texts: Iterable[str], size: int = 4000) -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    # Sorted, so that the vocabulary does not depend on the order of the texts.
+    tokenizer.train_from_iterator(
+        sorted(set(texts)),
+        trainers.WordPieceTrainer(vocab_size=size, min_frequency=2, special_tokens=SPECIAL, show_progress=False),
+    )
+    if tokenizer.get_vocab_size() <= len(SPECIAL):
+        raise ConfigError(
+            "encoder 'tiny' learns its word pieces from the public set, which holds no text; raise data.public"
+        )
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)

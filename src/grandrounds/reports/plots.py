@@ -1,0 +1,187 @@
+"""The pictures of a report: F1 by round and by class, what travels, and who holds what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from grandrounds.data.partition import SiteRow
+from grandrounds.reports.markup import Html, join
+from grandrounds.reports.runs import ClassScore
+from grandrounds.reports.svg import OTHER, SERIES, legend_above, name_rows, svg
+from grandrounds.reports.wording import byte_size, count, short
+
+MOST_BARS, MOST_COLUMNS = 30, 240
+Table = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """F1 by round; curves of one name (repeats with other seeds) share a colour."""
+
+    name: str
+    points: Sequence[tuple[int, float]]
+    kept: int | None = None
+    """The round whose model was kept, marked by a ring."""
+
+
+def f1_by_round(title: str, curves: Sequence[Curve], baselines: Mapping[str, float]) -> Html:
+    """One or several curves, and trivial baselines as dashed lines."""
+
+    def draw(axes: Axes) -> None:
+        names = list(dict.fromkeys(curve.name for curve in curves if curve.points))
+        for i, name in enumerate(names):
+            for curve in curves:
+                if curve.name == name:
+                    _line(axes, curve, SERIES[i % len(SERIES)], "solid" if i < len(SERIES) else "dashdot")
+            axes.plot([], [], color=SERIES[i % len(SERIES)], label=short(name, 60))
+        for name, value in baselines.items():
+            axes.axhline(value, color=OTHER, linestyle=(0, (5, 3)), linewidth=1.3, label=f"trivial: {name}")
+        axes.set_xlabel("round")
+        axes.set_ylabel("F1")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(axis="y")
+        legend_above(axes, columns=3 if max(map(len, names), default=0) < 24 else 2)
+
+    return svg(title, 3.2, draw)
+
+
+def bytes_per_site_and_round(names: Sequence[str], up: Sequence[float], down: Sequence[float]) -> Html:
+    """On a log scale, since algorithms differ by orders of magnitude."""
+
+    def draw(axes: Axes) -> None:
+        rows = np.arange(len(names))
+        least = min((value for value in (*up, *down) if value > 0), default=1.0) / 3
+        for values, shift, colour, way in ((up, -0.19, SERIES[0], "up"), (down, 0.19, SERIES[5], "down")):
+            axes.barh(rows + shift, np.maximum(values, least) - least, 0.34, least, color=colour, label=way)
+            for row, value in zip(rows, values, strict=True):
+                told = f"\u00a0{byte_size(value)}" if value > 0 else "\u00a0nothing travels"
+                axes.text(max(value, least), row + shift, told, va="center", fontsize=8.5)
+        axes.set_xscale("log")
+        axes.set_xlim(least, max((*up, *down, least)) * 8)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: byte_size(value)))
+        axes.minorticks_off()
+        name_rows(axes, names)
+        axes.grid(axis="x")
+        legend_above(axes, columns=2)
+
+    return svg("Bytes per site and round", 0.8 + 0.45 * len(names), draw)
+
+
+def holdings(sites: Sequence[SiteRow]) -> Html:
+    """Who holds what: a stacked bar a site; for many, how large they are and how labels are mixed."""
+    if len(sites) > MOST_BARS:
+        return join([_sizes(sites), _mixtures(sites) if any(site.labels for site in sites) else ""])
+    labels, table = _label_table(sites)
+
+    def draw(axes: Axes) -> None:
+        left = np.zeros(len(sites))
+        for values, (name, colour) in zip(table.T, labels.items(), strict=True):
+            axes.barh(range(len(sites)), values, 0.72, left, color=colour, label=short(name, 40))
+            left += values
+        for row, total in enumerate(left):
+            axes.text(total, row, f"\u00a0{count(int(total))}", va="center", fontsize=8.5)
+        alike = all(total == site.examples for total, site in zip(left, sites, strict=True))
+        axes.set_xlabel("examples" if alike else "labels")  # a sentence may hold several mentions, or none
+        axes.set_xlim(0, max(left.max(), 1) * 1.09)
+        name_rows(axes, [site.name for site in sites])
+        axes.grid(axis="x")
+        legend_above(axes, columns=4)
+
+    return svg("Examples at each site, by label", 0.9 + 0.23 * len(sites), draw)
+
+
+def f1_by_class(classes: Mapping[str, ClassScore]) -> Html:
+    """F1 as a bar, with precision and recall marked on it; the classes that occur most."""
+    shown = sorted(classes.items(), key=lambda item: (-item[1].support, item[0]))[:MOST_BARS]
+
+    def draw(axes: Axes) -> None:
+        rows = range(len(shown))
+        axes.barh(rows, [c.f1 or 0 for _, c in shown], 0.6, color=SERIES[5], alpha=0.45, label="F1")
+        axes.plot([c.precision or 0 for _, c in shown], rows, "|", color=SERIES[0], ms=12, mew=2, label="precision")
+        axes.plot([c.recall or 0 for _, c in shown], rows, "|", color=SERIES[1], ms=12, mew=2, label="recall")
+        axes.set_xlim(0, 1)
+        name_rows(axes, [f"{short(name)} ({count(c.support)})" for name, c in shown])
+        axes.grid(axis="x")
+        legend_above(axes, columns=3)
+
+    return svg("F1, precision and recall of each class", 0.8 + 0.27 * len(shown), draw)
+
+
+def _line(axes: Axes, curve: Curve, colour: str, style: str) -> None:
+    rounds, scores = [r for r, _ in curve.points], [f1 for _, f1 in curve.points]
+    axes.plot(rounds, scores, color=colour, linestyle=style, marker="o" if len(rounds) < 3 else None)
+    for round, f1 in curve.points:
+        if round == curve.kept:
+            axes.plot([round], [f1], "o", ms=8, mfc="none", mec=colour, mew=1.6)
+
+
+def _sizes(sites: Sequence[SiteRow]) -> Html:
+    def draw(axes: Axes) -> None:
+        sizes = sorted((site.examples for site in sites), reverse=True)
+        columns, edges = _columns(np.array(sizes, float)[:, None])
+        axes.stairs(columns[:, 0], edges, fill=True, color=SERIES[0], alpha=0.75)
+        skewed = sizes[0] > 20 * max(1, sizes[len(sizes) // 2])
+        axes.set_yscale("log" if skewed else "linear")
+        axes.set_ylim(0.8 if skewed else 0)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(int(value))))
+        axes.minorticks_off()
+        _many_sites(axes, len(sites), "from the largest to the smallest")
+        axes.set_ylabel("examples (log scale)" if skewed else "examples")
+
+    return svg("Examples at each site", 2.2, draw)
+
+
+def _mixtures(sites: Sequence[SiteRow]) -> Html:
+    """Flat for sites that are alike, steep where a label gathers at few of them."""
+
+    def draw(axes: Axes) -> None:
+        labels, table = _label_table(sites)
+        shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+        columns, edges = _columns(shares[np.lexsort(-shares.T[::-1])])
+        bottom = np.zeros(len(columns))
+        for values, (name, colour) in zip(columns.T, labels.items(), strict=True):
+            axes.stairs(bottom + values, edges, baseline=bottom, fill=True, color=colour, label=short(name, 40))
+            bottom = bottom + values
+        _many_sites(axes, len(sites), f"by their share of {short(next(iter(labels), 'labels'), 40)}")
+        axes.set_ylabel("share of labels")
+        axes.set_ylim(0, 1)
+        legend_above(axes, columns=4)
+
+    return svg("Mixture of labels at each site", 2.6, draw)
+
+
+def _many_sites(axes: Axes, number: int, order: str) -> None:
+    axes.set_xlabel(f"{count(number)} sites, {order}")
+    axes.set_xlim(0, number)
+    axes.grid(axis="y")
+
+
+def _columns(table: Table) -> tuple[Table, Table]:
+    """Rows of sites, averaged to what a page can show, and the edges of these columns."""
+    groups = np.array_split(table, min(len(table), MOST_COLUMNS))
+    sizes = [len(group) for group in groups]
+    return np.array([group.mean(axis=0) for group in groups]), np.cumsum([0, *sizes]).astype(float)
+
+
+def _label_table(sites: Sequence[SiteRow]) -> tuple[dict[str, str], Table]:
+    """The commonest labels with their colours, and their counts, a row a site; the rest is one column."""
+    totals: Counter[str] = Counter()
+    if not any(site.labels for site in sites):
+        return {"without label": OTHER}, np.array([[site.examples] for site in sites], float)
+    for site in sites:
+        totals.update(site.labels)
+    common = [label for label, _ in sorted(totals.items(), key=lambda item: (-item[1], item[0]))[: len(SERIES)]]
+    table = np.zeros((len(sites), len(common) + 1))
+    for row, site in enumerate(sites):
+        table[row, :-1] = [site.labels.get(label, 0) for label in common]
+        table[row, -1] = sum(site.labels.values()) - table[row, :-1].sum()
+    rest = len(totals) - len(common)
+    colours = dict(zip(common, SERIES, strict=False))
+    return (colours | {f"{rest} other labels": OTHER}, table) if rest else (colours, table[:, :-1])

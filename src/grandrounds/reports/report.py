@@ -1,0 +1,157 @@
+"""A run, or several side by side, as one HTML page that needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from grandrounds.errors import ConfigError
+from grandrounds.reports import plots, tables
+from grandrounds.reports.markup import Html, join, page, table, tag
+from grandrounds.reports.runs import Run, read_run, row_names
+from grandrounds.reports.sections import (
+    by_class,
+    by_round,
+    by_site,
+    config,
+    figures,
+    lead,
+    missing,
+    unfinished,
+)
+from grandrounds.reports.wording import count, listed, plural, score
+
+
+def write_report(runs: Sequence[Path], out: Path) -> Path:
+    """Read the run folders and write the page; gives the page's path."""
+    if not runs:
+        raise ConfigError("a report needs at least one run folder")
+    read = [read_run(folder) for folder in runs]
+    title = _title(read)
+    body = _one(read[0], title) if len(read) == 1 else _several(read, title)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page("page.html", title, body, "page.css"), "utf-8")
+    return out
+
+
+def _title(runs: Sequence[Run]) -> str:
+    tasks = sorted({run.task for run in runs})
+    algorithms = list(dict.fromkeys(run.algorithm for run in runs))
+    return f"{listed(algorithms, 5)} on {listed(tasks, 3)}"
+
+
+def _one(run: Run, title: str) -> Html:
+    version = f" · Grand Rounds {run.result.grandrounds}" if run.result and run.result.grandrounds else ""
+    return join(
+        [
+            tag("h1", title),
+            tag("p", f"Run {run.name} · seed {run.seed}{version}", class_="sub"),
+            _parts(run),
+        ]
+    )
+
+
+def _parts(run: Run) -> Html:
+    return join(part(run) for part in (unfinished, lead, figures, by_round, by_class, by_site, missing, config))
+
+
+def _several(runs: Sequence[Run], title: str) -> Html:
+    names = row_names(runs)
+    details = (
+        tag("details", tag("summary", f"{name}, seed {run.seed} ({run.name})"), _parts(run), class_="run")
+        for name, run in zip(names, runs, strict=True)
+    )
+    return join(
+        [
+            tag("h1", title),
+            tag("p", f"{plural(len(runs), 'run')} side by side", class_="sub"),
+            _comparison(runs, names),
+            _curves(runs, names),
+            _travel(runs, names),
+            _class_grid(runs, names),
+            tag("h2", "Each run"),
+            *details,
+        ]
+    )
+
+
+def _comparison(runs: Sequence[Run], names: Sequence[str]) -> Html:
+    finished = [(name, run.result) for name, run in zip(names, runs, strict=True) if run.result]
+    rows = tables.comparison_rows([result for _, result in finished], [name for name, _ in finished])
+    still = [run.name for run in runs if not run.result]
+    measured = [row for row in rows if not row.trivial and row.f1_mean is not None]
+    baselines = [row for row in rows if row.trivial]
+    told = []
+    if measured:
+        best = max(measured, key=lambda row: row.f1_mean or 0)
+        told.append(f"The best mean F1 on the test set is {score(best.f1_mean)}, by {best.name}.")
+    if len(baselines) == 1:
+        bar = baselines[0].f1_mean or 0
+        below = [row.name for row in measured if (row.f1_mean or 0) <= bar]
+        told.append(f"The trivial baseline, {baselines[0].name}, has {score(bar)}.")
+        told.append(f"Not above it: {listed(below)}." if below else "All are above it.")
+    several_tasks = len({row.task for row in rows}) > 1
+    head = ("task", *tables.HEAD) if several_tasks else tables.HEAD
+    body = [(row.task, *tables.cells(row)) if several_tasks else tables.cells(row) for row in rows]
+    caption = (
+        "Means over runs that differ only in their seed; spread is the standard deviation of F1 over them. "
+        "MB up is what a site sends in a round."
+    )
+    return join(
+        [
+            tag("p", " ".join(told), class_="lead") if told else "",
+            table(head, body, 1 + several_tasks) if rows else "",
+            tag("p", caption, class_="soft") if rows else "",
+            tag("p", f"Not finished, and so not in the table: {listed(still)}.", class_="notice") if still else "",
+        ]
+    )
+
+
+def _curves(runs: Sequence[Run], names: Sequence[str]) -> Html:
+    parts = []
+    for split in ("test", "validation"):
+        curves = [
+            plots.Curve(name, run.points(split), run.result.best_round if run.result else None)
+            for name, run in zip(names, runs, strict=True)
+        ]
+        if any(curve.points for curve in curves):
+            known = dict(sorted({run.baseline for run in runs if run.baseline}))
+            lines = known if split == "test" else {}
+            parts.append(tag("h3", f"On the {split} set"))
+            parts.append(tag("figure", plots.f1_by_round(f"F1 on the {split} set by round", curves, lines)))
+    if not parts:
+        return Html("")
+    why = "F1 after each round. A ring marks the round whose model was kept; repeats share a colour."
+    return join([tag("h2", "Round by round"), tag("p", why), *parts])
+
+
+def _travel(runs: Sequence[Run], names: Sequence[str]) -> Html:
+    first = dict(reversed(list(zip(names, runs, strict=True))))
+    shown = [(name, first[name]) for name in dict.fromkeys(names)]
+    up, down = [run.bytes_up for _, run in shown], [run.bytes_down for _, run in shown]
+    why = (
+        "What one site sends (up) and receives (down) in a round. "
+        "The scale is logarithmic: each line is ten times the one before."
+    )
+    picture = plots.bytes_per_site_and_round([name for name, _ in shown], up, down)
+    return join([tag("h2", "What travels"), tag("p", why), tag("figure", picture)])
+
+
+def _class_grid(runs: Sequence[Run], names: Sequence[str]) -> Html:
+    """F1 of each class, a column a name; left away where there is nothing to compare."""
+    support = {label: c.support for run in runs if run.test for label, c in run.test.per_class.items()}
+    if len(support) < 2:
+        return Html("")
+    columns = list(dict.fromkeys(names))
+    f1s: dict[tuple[str, str], list[float]] = {}
+    for name, run in zip(names, runs, strict=True):
+        for label, scored in run.test.per_class.items() if run.test else ():
+            f1s.setdefault((label, name), []).append(scored.f1 or 0.0)
+    rows = [
+        [label, count(support[label])]
+        + [score(fmean(f1s[label, name]) if (label, name) in f1s else None) for name in columns]
+        for label in sorted(support, key=lambda label: (-support[label], label))
+    ]
+    why = "F1 of each class on the test set, mean over seeds; support is how often the class occurs there."
+    return join([tag("h2", "Class by class"), tag("p", why), table(["class", "support", *columns], rows)])

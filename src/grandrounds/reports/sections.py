@@ -1,0 +1,207 @@
+"""The parts of a run's page, each a function of the run; a part that has nothing to say is empty."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+
+from grandrounds.reports import plots
+from grandrounds.reports.markup import Html, join, table, tag
+from grandrounds.reports.runs import Run, Score
+from grandrounds.reports.wording import ABSENT, count, duration, listed, megabytes, plural, score
+
+MOST_ROWS = 100
+
+
+def unfinished(run: Run) -> Html:
+    if run.result:
+        return Html("")
+    of = f" of {count(run.planned)}" if run.planned else ""
+    torn = " The last line of metrics.jsonl is incomplete and was left away." if run.torn else ""
+    told = f"This run has not finished: {count(len(run.rounds))}{of} rounds are recorded.{torn}"
+    return tag("p", f"{told} What follows is what there is so far.", class_="notice")
+
+
+def lead(run: Run) -> Html:
+    """What came out, against what costs nothing."""
+    test, told = run.test, []
+    if test is None or test.f1 is None:
+        told.append("No F1 on a test set was recorded.")
+    else:
+        size = f" of {plural(test.n, 'example')}" if test.n else ""
+        who = "the sites' own models reach" if test.learners else "the model reaches"
+        told.append(f"On the test set{size}, {who} F1 {score(test.f1)}.")
+        if run.baseline:
+            name, bar = run.baseline
+            gap = test.f1 - bar
+            side = f"{score(gap)} above" if gap > 0 else f"{score(-gap)} below" if gap < 0 else "exactly"
+            told.append(f"That is {side} the trivial baseline ({name}: {score(bar)}).")
+            if gap <= 0:
+                told.append("A rule that reads no text does as well.")
+    if run.result and run.result.best_round is not None and run.result.selected_by == "validation":
+        told.append(f"The model of round {run.result.best_round} was kept, the best on the validation set.")
+    elif run.result:
+        told.append("The model of the last round was kept; none was chosen by its score.")
+    return tag("p", " ".join(told), class_="lead")
+
+
+def figures(run: Run) -> Html:
+    """The headline: a handful of numbers with what they mean."""
+    test, result = run.test, run.result
+    bar = f"trivial baseline {score(run.baseline[1])}" if run.baseline else ""
+    memory = result.peak_memory_mb if result else None
+    sites = f"{plural(len(result.sites), 'site')}" if result and result.sites else ""
+    cells = [
+        ("F1 on the test set", score(test.f1 if test else None), "", bar),
+        ("rounds", count(result.rounds if result else len(run.rounds)), "", sites),
+        ("up, per site and round", megabytes(run.bytes_up), "MB", f"down {megabytes(run.bytes_down)} MB"),
+        ("in all", *(duration(run.seconds).split() if run.rounds or result else (ABSENT, "")), ""),
+        (
+            "peak memory",
+            ABSENT if memory is None else count(round(memory)),
+            "" if memory is None else "MB",
+            "",
+        ),
+    ]
+    return tag("dl", *(_figure(*cell) for cell in cells), class_="figures")
+
+
+def by_round(run: Run) -> Html:
+    kept = run.result.best_round if run.result else None
+    curves = [plots.Curve(f"{split} set", run.points(split), kept) for split in ("validation", "test")]
+    if not any(curve.points for curve in curves):
+        return Html("")
+    told = ["F1, the harmonic mean of precision and recall, after each round."]
+    if run.baseline:
+        told.append("The dashed line is the trivial baseline on the test set: what it takes no model to reach.")
+    if kept is not None:
+        told.append(f"The ring marks round {kept}, whose model was kept.")
+    if curves[0].points and curves[1].points:
+        told.append("Test scores are shown for the reader only; the choice of a round never sees them.")
+    picture = plots.f1_by_round("F1 after each round", curves, dict([run.baseline] if run.baseline else []))
+    return join([tag("h2", "Round by round"), tag("figure", picture, tag("figcaption", " ".join(told)))])
+
+
+def by_class(run: Run) -> Html:
+    test = run.test
+    if test is None:
+        return Html("")
+    parts = [tag("h2", "Class by class")]
+    if test.per_class:
+        told = "Each bar is a class's F1, with its precision and recall marked; its support stands in brackets."
+        more = f" The {plots.MOST_BARS} commonest of {len(test.per_class)} are drawn."
+        caption = told + (more if len(test.per_class) > plots.MOST_BARS else "")
+        parts.append(tag("figure", plots.f1_by_class(test.per_class), tag("figcaption", caption)))
+    return join([*parts, _scores(test), _learners(test)])
+
+
+def by_site(run: Run) -> Html:
+    sites = run.result.sites if run.result else ()
+    if not sites:
+        return Html("")
+    sizes = [site.examples for site in sites]
+    told = (
+        f"{plural(len(sites), 'site holds', 'sites hold')} {plural(sum(sizes), 'example')}; "
+        f"the smallest {count(min(sizes))}, the median {count(round(median(sizes)))}, "
+        f"the largest {count(max(sizes))}."
+    )
+    largest = sorted(sites, key=lambda site: -site.examples)[:MOST_ROWS] if len(sites) > MOST_ROWS else sites
+    rows = [
+        [
+            site.name,
+            ", ".join(f"{label} {count(n)}" for label, n in site.labels.items()),
+            count(site.documents),
+            count(site.examples),
+        ]
+        for site in largest
+    ]
+    title = "The sites in numbers" + (f": the {MOST_ROWS} largest" if len(largest) < len(sites) else "")
+    numbers = tag("details", tag("summary", title), table(["site", "labels", "documents", "examples"], rows, 2))
+    picture = tag("figure", plots.holdings(sites), tag("figcaption", _reading(len(sites))))
+    return join([tag("h2", "Who holds what"), tag("p", told), picture, numbers])
+
+
+def missing(run: Run) -> Html:
+    """Lost replies, abandoned rounds, sites left out, skipped input; that there is none is said too."""
+    reasons = Counter((site, reason) for r in run.rounds for site, reason in r.lost.items())
+    asked, lost = sum(len(r.sites) for r in run.rounds), reasons.total()
+    abandoned = [str(r.round) for r in run.rounds if r.abandoned]
+    parts = [tag("h2", "What went missing")]
+    if lost:
+        parts.append(tag("p", f"{count(lost)} of {plural(asked, 'reply', 'replies')} asked for did not count."))
+        rows = [[site, reason, count(n)] for (site, reason), n in reasons.most_common(MOST_ROWS)]
+        parts.append(table(["site", "reason", "times"], rows, 2))
+    elif run.rounds:
+        parts.append(tag("p", f"No reply was lost: {plural(asked, 'reply', 'replies')} asked for, all counted."))
+    if abandoned:
+        parts.append(tag("p", f"Abandoned for want of replies: round {listed(abandoned)}."))
+    if run.result and run.result.left_out:
+        names = run.result.left_out
+        kind = plural(len(names), "site") + (" was" if len(names) == 1 else " were")
+        parts.append(tag("p", f"{kind} left out, having no examples: {listed(names)}."))
+    if run.result and run.result.notes:
+        parts.append(table(["what was skipped or changed", "times"], _notes(run.result.notes)))
+    return join(parts)
+
+
+def config(run: Run) -> Html:
+    if not run.config_text:
+        return Html("")
+    return join(
+        [
+            tag("h2", "Config"),
+            tag("details", tag("summary", "config.toml, complete"), tag("pre", run.config_text)),
+        ]
+    )
+
+
+def _reading(sites: int) -> str:
+    if sites <= plots.MOST_BARS:
+        return "Each bar is a site, each colour a label."
+    return (
+        "Above, how many examples each site holds; below, its mixture of labels, in another order. "
+        "Level bands mean sites that are alike, steep ones that labels gather at some of them."
+    )
+
+
+def _figure(name: str, value: str, unit: str, against: str) -> Html:
+    shown = tag("dd", value, tag("span", unit, class_="unit") if unit else "", class_="value")
+    return tag("div", tag("dt", name), shown, tag("dd", against, class_="against") if against else "")
+
+
+def _scores(test: Score) -> Html:
+    """The classes, all of them together, and a task's further numbers."""
+    rows = [
+        [label, score(c.precision), score(c.recall), score(c.f1), count(c.support)]
+        for label, c in sorted(test.per_class.items(), key=lambda item: (-item[1].support, item[0]))
+    ]
+    rows.append(["all", score(test.precision), score(test.recall), score(test.f1), count(test.n or 0)])
+    further = {"accuracy": test.accuracy} | test.further()
+    told = ", ".join(f"{name} {score(value)}" for name, value in further.items() if value is not None)
+    return join(
+        [
+            table(["class", "precision", "recall", "F1", "support"], rows),
+            tag("p", f"Further figures: {told}.", class_="soft") if told else "",
+        ]
+    )
+
+
+def _learners(test: Score) -> Html:
+    """Where each site has a model of its own, their spread matters as much as their mean."""
+    scores = {name: learner.f1 for name, learner in test.learners.items() if learner.f1 is not None}
+    if not scores:
+        return Html("")
+    values = sorted(scores.values())
+    deviation = "" if test.f1_std is None else f", standard deviation {score(test.f1_std)}"
+    told = (
+        f"Here {plural(len(scores), 'site')} learned alone. F1 lies between {score(values[0])} and "
+        f"{score(values[-1])}, median {score(median(values))}{deviation}."
+    )
+    best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    rows = [[name, score(f1)] for name, f1 in best[:MOST_ROWS]]
+    title = "F1 by site" + (f": the {MOST_ROWS} best" if len(best) > MOST_ROWS else "")
+    return join([tag("p", told), tag("details", tag("summary", title), table(["site", "F1"], rows))])
+
+
+def _notes(notes: dict[str, int]) -> list[list[str]]:
+    return [[note, count(n)] for note, n in sorted(notes.items(), key=lambda item: (-item[1], item[0]))]

@@ -1,0 +1,10 @@
+"""Tasks: each is examples, features, a model, a loss and a score, and none knows that it is federated."""
+
+from __future__ import annotations
+
+from grandrounds.tasks.sentence_re import SentenceRE
+from grandrounds.tasks.task import Batch, Features, Task
+
+TASKS: dict[str, type[Task]] = {task.name: task for task in (SentenceRE,)}
+
+__all__ = ["TASKS", "Batch", "Features", "SentenceRE", "Task"]

@@ -1,0 +1,58 @@
+"""Batches of about equal length: padding is work that teaches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+if TYPE_CHECKING:
+    from grandrounds.tasks.task import Features, Task
+
+GROUPED_BATCHES = 16  # shuffled rows are sorted by length within this many batches
+JITTER = 0.25  # how far a row may stray from its place by length, so that small sites see new batches each epoch
+
+
+def training_batches(lengths: NDArray[np.int64], size: int, generator: torch.Generator) -> Iterator[NDArray[np.int64]]:
+    """Every row once, in batches of about equal length that differ from epoch to epoch, in random order."""
+    order = torch.randperm(len(lengths), generator=generator).numpy()
+    jitter = 1 + JITTER * torch.rand(len(lengths), generator=generator).numpy()
+    batches = []
+    for start in range(0, len(order), size * GROUPED_BATCHES):
+        group = order[start : start + size * GROUPED_BATCHES]
+        group = group[np.argsort(lengths[group] * jitter[group], kind="stable")]
+        batches += [group[i : i + size] for i in range(0, len(group), size)]
+    for b in torch.randperm(len(batches), generator=generator).tolist():
+        yield batches[b]
+
+
+def evaluation_batches(lengths: NDArray[np.int64], pieces: int = 4096, rows: int = 64) -> Iterator[NDArray[np.int64]]:
+    """Every row once, by length, in batches of at most so many padded pieces and rows."""
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        take = max(1, min(rows, pieces // int(lengths[order[start]])))
+        yield order[start : start + take]
+        start += take
+
+
+def predict_logits(
+    task: Task, model: nn.Module, features: Features, rows: NDArray[np.int64], device: torch.device
+) -> NDArray[np.float32]:
+    """[rows, classes], without dropout."""
+    out: NDArray[np.float32] = np.zeros((len(rows), len(task.labels)), dtype=np.float32)
+    model.eval()
+    with torch.inference_mode(), autocast(device):
+        for chosen in evaluation_batches(features.lengths[rows]):
+            batch = features.batch(rows[chosen]).to(device)
+            out[chosen] = task.logits(model, batch).float().cpu().numpy()
+    return out
+
+
+def autocast(device: torch.device) -> torch.autocast:
+    """bfloat16 where the device computes it: on a CPU it is emulated and slower."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")

@@ -1,0 +1,90 @@
+"""A trained model as a folder: safetensors, encoder config and tokenizer, label set, model card.
+
+`save_model` writes it, `grandrounds.load` reads it, nothing in it is pickled and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors import torch as safetensors
+from torch import nn
+
+from grandrounds.data.documents import Document
+from grandrounds.errors import DataError, GrandRoundsError, unknown
+from grandrounds.models.encoder import Encoder
+from grandrounds.tasks import TASKS
+from grandrounds.tasks.batching import predict_logits
+from grandrounds.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """A trained model that reads documents."""
+
+    task: Task
+    encoder: Encoder
+    model: nn.Module
+
+    def extract(self, document: Document, threshold: float = 0.0) -> Document:
+        """The document with what the model finds in place of what it came with; scores are in `attributes`."""
+        bare = self.task.without_answers(document)
+        examples, _ = self.task.examples([bare])
+        if not examples:
+            return bare
+        return self.task.annotate(bare, examples, self.probabilities(examples), threshold)
+
+    def probabilities(self, examples: Sequence[Any]) -> NDArray[np.float32]:
+        """[examples, classes]"""
+        features = self.task.features(examples, self.encoder)
+        rows = np.arange(len(examples))
+        logits = predict_logits(self.task, self.model, features, rows, torch.device("cpu"))
+        probabilities: NDArray[np.float32] = torch.from_numpy(logits).softmax(dim=1).numpy()
+        return probabilities
+
+    def evaluate(self, documents: Sequence[Document]) -> tuple[dict[str, Any], Mapping[str, int]]:
+        """The score on annotated documents, and what was left out."""
+        examples, notes = self.task.examples(documents)
+        if not examples:
+            raise DataError(f"the corpus holds no example of {self.task.name}")
+        features, rows = self.task.features(examples, self.encoder), np.arange(len(examples))
+        logits = predict_logits(self.task, self.model, features, rows, torch.device("cpu"))
+        return self.task.score(self.task.counts(logits, features, rows)), notes
+
+
+def save_model(folder: Path, task: Task, encoder: Encoder, model: nn.Module, card: str = "") -> None:
+    encoder.save(folder)
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    safetensors.save_file(weights, folder / "model.safetensors")
+    about = {"task": task.name, "schema": task.schema()}
+    (folder / "grandrounds.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(card or f"# A `{task.name}` model\n", encoding="utf-8")
+
+
+def load(folder: str | Path) -> Extractor:
+    """The model that a run saved under `model/` or `models/<site>/`."""
+    folder = Path(folder)
+    try:
+        about = json.loads((folder / "grandrounds.json").read_text(encoding="utf-8"))
+        weights = safetensors.load_file(folder / "model.safetensors")
+        if about["task"] not in TASKS:
+            raise GrandRoundsError(f"'{folder}': {unknown('task', about['task'], TASKS)}")
+        task = TASKS[about["task"]].restore(about["schema"])
+        encoder = Encoder.saved(folder)
+    except FileNotFoundError as error:
+        raise GrandRoundsError(
+            f"'{folder}' is not a saved model: it has no {Path(error.filename).name}; give the model/ folder of a finished run"
+        ) from error
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise GrandRoundsError(f"the model in '{folder}' is damaged; train or copy it again ({error})") from error
+    model = task.model(encoder)
+    model.load_state_dict(weights)
+    return Extractor(task, encoder, model.eval())

@@ -1,0 +1,151 @@
+"""What a task is to everything above it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel
+from torch import Tensor, nn
+
+from grandrounds.data.documents import Document
+from grandrounds.data.partition import Unit
+from grandrounds.models.encoder import Encoder
+
+Counts = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows, padded to the longest of them; `index` says which rows of the split they are."""
+
+    index: Tensor
+
+    def to(self, device: torch.device) -> Self:
+        return replace(self, **{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+class Features(Protocol):
+    """All examples of a corpus as numbers, made once; sites hold row indices into it."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]: ...
+    def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> Batch: ...
+
+
+@dataclass(frozen=True)
+class Example:
+    """What every task's example says of itself; where it came from is for units and for pointing back."""
+
+    document: int
+    sentence: int
+    label: str
+
+
+class Task(ABC):
+    """Stateless but for its options and its schema (what the labels are): both are saved with a model."""
+
+    name: ClassVar[str]
+    unit: ClassVar[str]
+    """What a split deals out when the config does not say: example, sentence, document or patient."""
+    markers: ClassVar[Sequence[str]] = ()
+    """Word pieces that the task reserves in the tokenizer."""
+    Options: ClassVar[type[BaseModel]]
+    options: BaseModel
+
+    @classmethod
+    @abstractmethod
+    def of(cls, options: Any, documents: Iterable[Document]) -> Self:
+        """The task with the schema that the documents show."""
+
+    @property
+    @abstractmethod
+    def labels(self) -> Sequence[str]: ...
+
+    @abstractmethod
+    def schema(self) -> dict[str, Any]:
+        """JSON from which `restore` makes the same task."""
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, schema: Mapping[str, Any]) -> Self: ...
+
+    @abstractmethod
+    def examples(self, documents: Sequence[Document]) -> tuple[Sequence[Example], Mapping[str, int]]:
+        """The documents' examples, and what was left out, counted."""
+
+    @abstractmethod
+    def without_answers(self, document: Document) -> Document:
+        """The document as a reader would bring it who has yet to ask the model."""
+
+    @abstractmethod
+    def text(self, example: Any) -> str:
+        """What a public vocabulary may learn from."""
+
+    @abstractmethod
+    def features(self, examples: Sequence[Any], encoder: Encoder) -> Features: ...
+
+    @abstractmethod
+    def model(self, encoder: Encoder) -> nn.Module: ...
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Any) -> Tensor: ...
+
+    @abstractmethod
+    def logits(self, model: nn.Module, batch: Any) -> Tensor:
+        """[rows, classes]; what `predict` turns into probabilities."""
+
+    @abstractmethod
+    def counts(self, logits: NDArray[np.float32], features: Any, rows: NDArray[np.int64]) -> Counts:
+        """Summable counts of right and wrong answers on these rows."""
+
+    @abstractmethod
+    def score(self, counts: Counts) -> dict[str, Any]:
+        """Counts, or a sum of them, as precision, recall, F1 ..."""
+
+    @abstractmethod
+    def annotate(
+        self,
+        document: Document,
+        examples: Sequence[Any],
+        probabilities: NDArray[np.float32],
+        threshold: float,
+    ) -> Document:
+        """The document with what was found in it, each with its score."""
+
+    def units(self, examples: Sequence[Example], documents: Sequence[Document], unit: str) -> list[Unit]:
+        """Group examples into what must not be torn apart between sites or splits."""
+        groups: dict[str, list[int]] = {}
+        for row, example in enumerate(examples):
+            groups.setdefault(_unit_key(row, example, documents, unit), []).append(row)
+        return [
+            Unit(
+                id=key,
+                # A unit is what it says, if it says anything but None.
+                label=max((examples[row].label for row in rows), key=lambda label: label != "None"),
+                attributes=documents[examples[rows[0]].document].attributes,
+                examples=tuple(rows),
+            )
+            for key, rows in groups.items()
+        ]
+
+
+UNITS = ("example", "sentence", "document", "patient")
+
+
+def _unit_key(row: int, example: Example, documents: Sequence[Document], unit: str) -> str:
+    match unit:
+        case "example":
+            return str(row)
+        case "sentence":
+            return f"{example.document}.{example.sentence}"
+        case "document":
+            return str(example.document)
+        case _:
+            document = documents[example.document]
+            return document.attributes.get("patient", f"document {example.document}")

@@ -1,0 +1,166 @@
+"""BRAT: exact values, the same bytes again, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.formats import read, write
+from grandrounds.data.formats.brat import parse, render
+from grandrounds.errors import DataError, GrandRoundsError
+
+TEXT = "Aspirin caused renal and\nliver failure. The drug was stopped.\n"
+ANN = (
+    "T1\tDrug 0 7\tAspirin\n"
+    "T2\tProblem 15 20;31 38\trenal failure\n"
+    "T3\tProblem 25 38\tliver failure\n"
+    "T5\tDrug 40 48\tThe drug\n"
+    "R1\tCauses Arg1:T1 Arg2:T2\n"
+    "R7\tCauses Drug:T5 Harm:T3\n"
+    "*\tEquiv T1 T5\n"
+    "N1\tReference T1 MESH:D001241\tAspirin\n"
+    "N2\tReference T2 MESH:D051437\n"
+    "A1\tCertain T2\n"
+    "A2\tDose T1 100 mg\n"
+    "A3\tHedged R7\n"
+    "E1\tStop:T5 Theme:T1\n"
+    "A4\tNegated E1\n"
+    "#1\tAnnotatorNotes T1\tsecond reader agrees\n"
+)
+KEPT = "E1\tStop:T5 Theme:T1\nA4\tNegated E1\n#1\tAnnotatorNotes T1\tsecond reader agrees"
+
+
+def document(ann: str = ANN, notes: Counter[str] | None = None) -> Document:
+    return parse(TEXT, ann, "note", Path("note.ann"), Counter() if notes is None else notes)
+
+
+def test_a_pair_of_files_becomes_a_document():
+    notes: Counter[str] = Counter()
+    assert document(notes=notes) == Document(
+        "note",
+        TEXT,
+        (Span(0, 39), Span(40, 61)),
+        (
+            Mention(0, 7, "Drug", "T1", "MESH:D001241", attributes={"concept_name": "Aspirin", "Dose": "100 mg"}),
+            Mention(
+                15, 38, "Problem", "T2", "MESH:D051437", (Span(15, 20), Span(31, 38)), attributes={"Certain": "yes"}
+            ),
+            Mention(25, 38, "Problem", "T3"),
+            Mention(40, 48, "Drug", "T5"),
+        ),
+        (Entity("T1", "Drug", (0, 3)), Entity("T2", "Problem", (1,)), Entity("T3", "Problem", (2,))),
+        (
+            Relation("Causes", "T1", "T2", (0, 1)),
+            Relation("Causes", "T1", "T3", (3, 2), {"brat_id": "R7", "brat_roles": "Drug Harm", "Hedged": "yes"}),
+        ),
+        {"brat": KEPT},
+    )
+    assert notes == {
+        "events kept for writing, of no other use here": 1,
+        "attributes of events kept for writing, of no other use here": 1,
+        "annotators' notes kept for writing, of no other use here": 1,
+    }
+
+
+def test_reading_what_was_written_gives_the_same_document_and_then_the_same_bytes():
+    written = render(document(), Counter())
+    assert document(written) == document()
+    assert render(document(written), Counter()) == written
+    assert sorted(line.split("\t", 1)[1] for line in written.splitlines()) == sorted(
+        line.split("\t", 1)[1] for line in ANN.splitlines()
+    )
+
+
+def test_folders_nest_and_files_without_a_partner_are_told(tmp_path: Path):
+    (tmp_path / "ward").mkdir()
+    (tmp_path / "ward" / "note.txt").write_text(TEXT)
+    (tmp_path / "ward" / "note.ann").write_text(ANN)
+    (tmp_path / "bare.txt").write_text("No annotations.")
+    (tmp_path / "annotation.conf").write_text("")
+    corpus = read("brat", tmp_path)
+    assert [document.id for document in corpus.documents] == ["bare", "ward/note"]
+    assert corpus.notes["texts without annotations (.ann), read as having none"] == 1
+    assert corpus.notes["files passed over, neither .txt nor .ann"] == 1
+    assert read("brat", tmp_path / "ward" / "note.ann").documents[0].mentions == corpus.documents[1].mentions
+    assert write("brat", corpus.documents, tmp_path / "out") == {}
+    assert read("brat", tmp_path / "out").documents == corpus.documents
+    (tmp_path / "lost.ann").write_text(ANN)
+    with pytest.raises(DataError, match=r"lost\.ann: no text beside these annotations"):
+        read("brat", tmp_path)
+
+
+def test_documents_of_other_sources_are_written_with_what_brat_can_hold(tmp_path: Path):
+    composite = Document(
+        "a.tsv:1",
+        "x y z",
+        mentions=(Mention(0, 1, "My type", "m", "D1|D2"), Mention(2, 3, "B", "n", "D1"), Mention(4, 5, "B", "o", "D1")),
+        entities=(Entity("D1", "B", (0, 1, 2)), Entity("D2", "B", (0,))),
+        relations=(Relation("r", "D1", "D2"),),
+    )
+    notes = write("brat", [composite], tmp_path)
+    assert (tmp_path / "a.tsv_1.ann").read_text() == (
+        "T1\tMy_type 0 1\tx\nT2\tB 2 3\ty\nT3\tB 4 5\tz\nR1\tr Arg1:T1 Arg2:T1\n*\tEquiv T2 T3\n"
+        "N1\tReference T1 D1\nN2\tReference T1 D2\nN3\tReference T2 D1\nN4\tReference T3 D1\n"
+    )
+    assert notes == {
+        "document ids changed to be file names": 1,
+        "mentions given new ids": 3,
+        "types and names with white space, written with '_'": 1,
+        "relations between entities, written between their first mentions": 1,
+        "mentions of several entities, which Equiv can't express and would join": 1,
+    }
+    twins = [Document("a:1", "x"), Document("a/../1", "x"), Document("a?1", "x")]
+    with pytest.raises(DataError, match="two documents would be written to the same file"):
+        write("brat", twins, tmp_path)
+    assert not (tmp_path.parent / "1.txt").exists()
+
+
+def test_equivalences_that_share_a_mention_are_one_entity():
+    entities = document(ANN.replace("*\tEquiv T1 T5\n", "*\tEquiv T2 T3\n*\tEquiv T5 T3\n")).entities
+    assert [(entity.id, entity.mentions) for entity in entities] == [("T1", (0,)), ("T2", (1, 2, 3))]
+
+
+def test_an_attribute_given_twice_is_counted():
+    notes: Counter[str] = Counter()
+    again = document(ANN + "A9\tDose T1 5 mg\n", notes)
+    assert again.mentions[0].attributes["Dose"] == "100 mg"
+    assert notes["attributes given twice, of which the first was kept"] == 1
+
+
+def test_breaks_are_checked():
+    with pytest.raises(GrandRoundsError, match=r"unknown breaks 'lines'; did you mean 'line'\?"):
+        parse(TEXT, ANN, "note", Path("note.ann"), Counter(), "lines")
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new", "message"),
+    [
+        (1, "Drug 0 7", "Drug 1 8", "mention 1-8 does not match the text there"),
+        (1, "Drug 0 7", "Drug 7 0", "mention 7-0 is empty, inverted or outside"),
+        (1, "Drug 0 7", "Drug 0 7000", "mention 0-7000 is empty, inverted or outside"),
+        (1, "Drug 0 7", "Drug 0 x", "the span of a mention is not two numbers"),
+        (1, "\tAspirin\nT2", "\nT2", "not a mention line"),
+        (2, "15 20;31 38", "15 33;31 38", "pieces 15-33 and 31-38 overlap"),
+        (2, "15 20;31 38", "31 38;15 20", "pieces 31-38 and 15-20 overlap or turn back"),
+        (2, "T2\tProblem", "T1\tProblem", "an id that an earlier line has"),
+        (5, "Arg2:T2", "Arg2:T9", "refers to an id which the file does not have"),
+        (5, "Arg1:T1 ", "", "not a relation line"),
+        (7, "Equiv T1 T5", "Equiv T1 T9", "refers to an id which the file does not have"),
+        (7, "Equiv T1 T5", "Alike T1 T5", "not an Equiv line"),
+        (8, "Reference T1", "Reference T9", "refers to an id which the file does not have"),
+        (9, "Reference T2 MESH:D051437", "Reference T2", "not a normalisation line"),
+        (10, "Certain T2", "Certain", "not an attribute line"),
+        (13, "Stop:T5", "Stop", "not an event line"),
+        (15, "#1", "?1", "a line that starts with none of T, R"),
+    ],
+)
+def test_bad_lines_are_named_by_file_and_line_but_not_shown(line: int, old: str, new: str, message: str):
+    assert old in ANN
+    with pytest.raises(DataError, match=message) as caught:
+        document(ANN.replace(old, new, 1))
+    assert str(caught.value).startswith(f"note.ann:{line}: ")
+    for private in ("spirin", "renal", "D001241"):
+        assert private not in str(caught.value)

@@ -1,0 +1,121 @@
+"""i2b2 2010: exact values on hand-made files in the release's layouts, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.formats import read
+from grandrounds.errors import DataError
+
+TEXT = "HISTORY OF PRESENT ILLNESS :\n\nAspirin  was given for Chest pain .\nA chest x-ray showed nothing .\n"
+CON = (
+    'c="aspirin" 3:0 3:0||t="treatment"\n'
+    'c="chest pain" 3:4 3:5||t="problem"\n'
+    'c="a chest x-ray" 4:0 4:2||t="test"\n'
+    'c="chest pain" 3:4 3:5||t="problem"\n'
+)
+REL = (
+    'c="aspirin" 3:0 3:0||r="TrAP"||c="chest pain" 3:4 3:5\n'
+    'c="a chest x-ray" 4:0 4:2||r="TeCP"||c="chest pain" 3:4 3:5\n'
+)
+
+
+def lay_out(folder: Path, txt: str, con: str, rel: str, text: str = TEXT, con_text: str = CON, rel_text: str = REL):
+    for place, content in ((txt, text), (con, con_text), (rel, rel_text)):
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text(content)
+    return folder
+
+
+def test_files_in_the_releases_folders_become_a_document(tmp_path: Path):
+    lay_out(tmp_path, "beth/txt/record-13.txt", "beth/concept/record-13.con", "beth/rel/record-13.rel")
+    corpus = read("i2b2-2010", tmp_path)
+    assert corpus.notes == {"concepts given twice, kept once": 1}
+    (document,) = corpus.documents
+    assert document == Document(
+        "record-13",
+        TEXT,
+        (Span(0, 28), Span(30, 65), Span(66, 96)),
+        (
+            Mention(30, 37, "treatment", "T1"),
+            Mention(53, 63, "problem", "T2"),
+            Mention(66, 79, "test", "T3"),
+        ),
+        (Entity("T1", "treatment", (0,)), Entity("T2", "problem", (1,)), Entity("T3", "test", (2,))),
+        (Relation("TrAP", "T1", "T2", (0, 1)), Relation("TeCP", "T3", "T2", (2, 1))),
+        {"hospital": "beth"},
+    )
+    assert document.surface(document.mentions[1]) == "Chest pain"
+
+
+def test_files_beside_one_another_and_in_the_test_releases_folders_are_found(tmp_path: Path):
+    flat = lay_out(tmp_path / "flat", "a.txt", "a.con", "a.rel")
+    test = lay_out(tmp_path / "test", "test_data/a.txt", "standard/concepts/a.con", "standard/rel/a.rel")
+    (test / "standard" / "a.ast").write_text("")
+    (one,) = read("i2b2-2010", flat).documents
+    other = read("i2b2-2010", test)
+    assert other.documents == (one,) == read("i2b2-2010", flat / "a.txt").documents
+    assert one.attributes == {}
+    assert other.notes["assertion files (.ast) left unread"] == 1
+
+
+def test_hospitals_with_the_same_file_names_are_kept_apart(tmp_path: Path):
+    lay_out(tmp_path, "beth/txt/1.txt", "beth/concept/1.con", "beth/rel/1.rel")
+    lay_out(tmp_path, "partners/txt/1.txt", "partners/concept/1.con", "partners/rel/1.rel", rel_text="")
+    corpus = read("i2b2-2010", tmp_path)
+    assert [(d.attributes["hospital"], len(d.relations)) for d in corpus.documents] == [("beth", 2), ("partners", 0)]
+    assert corpus.notes["documents with the id of an earlier one"] == 1
+
+
+def test_a_missing_partner_is_counted_or_refused(tmp_path: Path):
+    (tmp_path / "1.txt").write_text(TEXT)
+    assert read("i2b2-2010", tmp_path).notes == {
+        "texts without concepts (.con), read as having none": 1,
+        "texts without relations (.rel), read as having none": 1,
+    }
+    (tmp_path / "2.con").write_text(CON)
+    with pytest.raises(DataError, match=r"2\.con: no text of this name found"):
+        read("i2b2-2010", tmp_path)
+    (tmp_path / "x" / "y").mkdir(parents=True)
+    (tmp_path / "x" / "1.con").write_text("")
+    (tmp_path / "x" / "y" / "1.con").write_text("")
+    with pytest.raises(DataError, match=r"1\.txt: 2 \.con files may belong to this text"):
+        read("i2b2-2010", tmp_path)
+
+
+def test_concepts_may_hold_quotes_and_cross_lines(tmp_path: Path):
+    lay_out(
+        tmp_path, "a.txt", "a.con", "a.rel",
+        'Has "bad"\nlungs today .\nEnd .\n', 'c=""bad" lungs" 1:1 2:0||t="problem"\n', "",
+    )  # fmt: skip
+    (document,) = read("i2b2-2010", tmp_path).documents
+    assert document.surface(document.mentions[0]) == '"bad"\nlungs'
+    assert document.sentences == (Span(0, 23), Span(24, 29))
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "old", "new", "message"),
+    [
+        ("con", 2, 'c="chest pain" 3:4', 'c="chest ache" 3:4', "mention 53-63 does not match the text there"),
+        ("con", 2, "3:4 3:5", "3:4 3:6", r"mention 53-65 does not match the text there \(10 characters expected, 12"),
+        ("con", 2, "3:4 3:5", "3:5 3:4", "inverted offsets 3:5 to 3:4"),
+        ("con", 2, "3:4 3:5", "3:4 3:50", "line:token offsets outside the text, which has 5 lines"),
+        ("con", 2, "3:4 3:5", "0:4 0:5", "line:token offsets outside the text"),
+        ("con", 2, "3:4 3:5", "30:4 30:5", "line:token offsets outside the text"),
+        ("con", 2, '||t="problem"', "", 'not a concept line; expected c="'),
+        ("rel", 1, '||r="TrAP"', "", 'not a relation line; expected c="'),
+        ("rel", 1, '"chest pain" 3:4 3:5', '"pain" 3:5 3:5', "a relation with the concept 59-63, which the .con"),
+    ],
+)
+def test_bad_lines_are_named_by_file_and_line_but_not_shown(file, line, old, new, message, tmp_path: Path):
+    changed = {"con": CON, "rel": REL}
+    assert old in changed[file]
+    changed[file] = changed[file].replace(old, new, 1)
+    lay_out(tmp_path, "a.txt", "a.con", "a.rel", TEXT, changed["con"], changed["rel"])
+    with pytest.raises(DataError, match=message) as caught:
+        read("i2b2-2010", tmp_path)
+    assert f"a.{file}:{line}: " in str(caught.value)
+    assert "chest" not in str(caught.value).lower().replace("problem", "")

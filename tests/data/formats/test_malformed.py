@@ -1,0 +1,261 @@
+"""Ten thousand broken files: each is read with every record in its place, or refused without showing its text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from grandrounds.data.documents import Document
+from grandrounds.data.formats import biobert_tsv, brat, conll, documents_json, i2b2_2010, pubtator
+from grandrounds.data.formats.source import Notes, decode
+from grandrounds.errors import DataError
+
+EACH = 1_700  # six formats: 10,200 files
+PATH = Path("a.txt")
+PRIVATE = re.compile("Xenomab|grumpitis|Quuxoline|PMC4711", re.IGNORECASE)
+
+PUBTATOR = (
+    "PMC4711|t|Xenomab and grumpitis\n"
+    "PMC4711|a|Quuxoline caused acute and late grumpitis. It did.\n"
+    "PMC4711\t0\t7\tXenomab\tChemical\tD1\n"
+    "PMC4711\t12\t21\tgrumpitis\tDisease\tD2\n"
+    "PMC4711\t22\t31\tQuuxoline\tChemical\t-1\n"
+    "PMC4711\t39\t63\tacute and late grumpitis\tDisease\tD2|D3\tacute grumpitis|late grumpitis\n"
+    "PMC4711\tCID\tD1\tD2\n"
+    "PMC4711\tCID\tD1\tD3\n"
+    "\n"
+    "12|t|Quuxoline\n"
+    "12\t0\t9\tQuuxoline\tChemical\n"
+    "\n"
+)
+TEXT = "Xenomab caused acute and\nlate grumpitis. Quuxoline was stopped.\n"
+ANN = (
+    "T1\tDrug 0 7\tXenomab\n"
+    "T2\tProblem 15 20;30 39\tacute grumpitis\n"
+    "T3\tProblem 25 39\tlate grumpitis\n"
+    "T4\tDrug 41 50\tQuuxoline\n"
+    "R1\tCauses Arg1:T1 Arg2:T2\n"
+    "R2\tCauses Arg1:T4 Arg2:T3\n"
+    "*\tEquiv T1 T4\n"
+    "N1\tReference T1 MESH:D1\tXenomab\n"
+    "A1\tCertain T2\n"
+    "A2\tDose T1 100 mg\n"
+    "E1\tStop:T4 Theme:T1\n"
+    "#1\tAnnotatorNotes T1\tgrumpitis again\n"
+)
+CONLL = (
+    "-DOCSTART-\tO\n\nXenomab\tB-Drug\ncauses\tO\nlate\tB-Disease\ngrumpitis\tI-Disease\n.\tO\n\n"
+    "-DOCSTART-\tO\n\nQuuxoline\tB-Drug\nhelps\tO\n\nIt\tB-Drug\ndid\tO\n\n"
+)
+TSV = (
+    "index\tsentence\tlabel\n"
+    "0\tXenomab shows @GENE$ is in @DISEASE$.\t1\n"
+    "1\tNo grumpitis from @DISEASE$ by @GENE$.\t0\n"
+    "2\tQuuxoline and @GENE$ and @DISEASE$.\t1\n"
+)
+I2B2 = "HISTORY :\nXenomab was given for grumpitis .\nQuuxoline levels were sent .\n"
+CON = 'c="xenomab" 2:0 2:0||t="treatment"\nc="grumpitis" 2:4 2:4||t="problem"\nc="quuxoline levels" 3:0 3:1||t="test"\n'
+REL = (
+    'c="xenomab" 2:0 2:0||r="TrAP"||c="grumpitis" 2:4 2:4\n'
+    'c="quuxoline levels" 3:0 3:1||r="TeCP"||c="grumpitis" 2:4 2:4\n'
+)
+JSON = documents_json.render(pubtator.parse(PUBTATOR, PATH))
+
+
+# A change is (kind, where, what); each takes and gives bytes.
+
+
+def _lines(data: bytes, where: int, change: Callable[[list[bytes], int], None]) -> bytes:
+    lines = data.split(b"\n")
+    change(lines, where % len(lines))
+    return b"\n".join(lines)
+
+
+def flip(data: bytes, where: int, what: int) -> bytes:
+    i = where % len(data)
+    return data[:i] + bytes([data[i] ^ (1 << what % 8)]) + data[i + 1 :]
+
+
+def insert(data: bytes, where: int, what: int) -> bytes:
+    i = where % len(data)
+    odd = [b"\t", b"\n", b" ", b"|", b"\0", b"\xff", b"\r", b"-1", b"9" * 30, "β\u2028".encode(), b'"', b"[", b"\\"]
+    return data[:i] + odd[what % len(odd)] + data[i:]
+
+
+def truncate(data: bytes, where: int, what: int) -> bytes:
+    return data[: where % len(data)]
+
+
+def drop_line(data: bytes, where: int, what: int) -> bytes:
+    return _lines(data, where, lambda lines, i: lines.pop(i) and None)
+
+
+def repeat_line(data: bytes, where: int, what: int) -> bytes:
+    return _lines(data, where, lambda lines, i: lines.insert(what % len(lines), lines[i]))
+
+
+def swap_lines(data: bytes, where: int, what: int) -> bytes:
+    def swap(lines: list[bytes], i: int) -> None:
+        j = what % len(lines)
+        lines[i], lines[j] = lines[j], lines[i]
+
+    return _lines(data, where, swap)
+
+
+def drop_column(data: bytes, where: int, what: int) -> bytes:
+    def drop(lines: list[bytes], i: int) -> None:
+        separator = b"\t" if b"\t" in lines[i] else b" "
+        columns = lines[i].split(separator)
+        columns.pop(what % len(columns))
+        lines[i] = separator.join(columns)
+
+    return _lines(data, where, drop)
+
+
+def change_number(data: bytes, where: int, what: int) -> bytes:
+    numbers = list(re.finditer(rb"\d+", data))
+    if not numbers:
+        return data
+    found = numbers[where % len(numbers)]
+    return data[: found.start()] + str(what % 70).encode() + data[found.end() :]
+
+
+CHANGES = [flip, insert, truncate, drop_line, repeat_line, swap_lines, drop_column, change_number]
+BIG = st.integers(0, 2**16)
+
+
+@st.composite
+def broken(draw: st.DrawFn, *contents: str) -> list[bytes]:
+    """The files of a document with one to three changes in them."""
+    files = [content.encode() for content in contents]
+    for _ in range(draw(st.integers(1, 3))):
+        i = draw(st.integers(0, len(files) - 1))
+        if files[i]:
+            files[i] = draw(st.sampled_from(CHANGES))(files[i], draw(BIG), draw(BIG))
+    return files
+
+
+def attempt(files: list[bytes], parse: Callable[..., list[Document]]) -> tuple[list[str], list[Document], Notes] | None:
+    """The contents, documents and notes; or None after a proper refusal. Anything else fails the test."""
+    notes: Notes = Counter()
+    refusal = ""
+    try:
+        contents = [decode(data, PATH) for data in files]
+        return contents, parse(*contents, notes), notes
+    except DataError as error:
+        refusal = str(error)
+    assert refusal.startswith(str(PATH)), "an error without its file"
+    assert "\n" not in refusal
+    assert not PRIVATE.search(refusal), "an error that shows text"
+    return None
+
+
+def many(*contents: str) -> Callable[[Callable[[list[bytes]], None]], Callable[[], None]]:
+    def wrap(test: Callable[[list[bytes]], None]) -> Callable[[], None]:
+        quiet = settings(
+            max_examples=EACH, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        )
+        return quiet(given(broken(*contents))(test))
+
+    return wrap
+
+
+def filled(content: str) -> list[str]:
+    return [line for line in content.split("\n") if line.strip()]
+
+
+@many(PUBTATOR)
+def test_pubtator_has_a_place_for_every_line(files):
+    if done := attempt(files, lambda content, notes: list(pubtator.parse(content, PATH))):
+        (content,), documents, _ = done
+        parts = [1 + ("\n" in d.text) + len(d.mentions) + len(d.relations) for d in documents]
+        assert len(filled(content)) == sum(parts)
+
+
+@many(TEXT, ANN)
+def test_brat_has_a_place_for_every_line(files):
+    def parse(text: str, ann: str, notes: Notes) -> list[Document]:
+        return [brat.parse(text, ann, "x", PATH, notes)]
+
+    if done := attempt(files, parse):
+        (_, ann), (document,), notes = done
+        kinds = Counter(line[0] for line in filled(ann))
+        kept = document.attributes.get("brat", "")
+        between_events = notes["relations between events kept for writing, of no other use here"]
+        assert kinds["T"] == len(document.mentions)
+        assert kinds["R"] == len(document.relations) + between_events
+        assert kinds["E"] + kinds["#"] <= len(filled(kept))
+        own = {"brat_id", "brat_roles", "concept_name"}
+        holders = (*document.mentions, *document.relations)
+        attributes = sum(len(holder.attributes.keys() - own) for holder in holders)
+        concepts = sum(mention.concept.count("|") + 1 for mention in document.mentions if mention.concept)
+        told = notes["attributes given twice, of which the first was kept"]
+        told += notes["attributes of events kept for writing, of no other use here"]
+        assert kinds["A"] + kinds["M"] + kinds["N"] <= attributes + concepts + told
+        ids = [{document.mentions[i].id for i in entity.mentions} for entity in document.entities]
+        for line in filled(ann):
+            if line[0] == "*":
+                assert any(set(line.split("\t")[1].split()[1:]) <= group for group in ids)
+
+
+@many(CONLL)
+def test_conll_has_a_place_for_every_token_and_tag(files):
+    if done := attempt(files, lambda content, notes: list(conll.parse(content, PATH, notes))):
+        (content,), documents, notes = done
+        rows = [line for line in filled(content.replace("\r\n", "\n")) if not line.startswith("-DOCSTART-")]
+        tokens = sum(len(re.split("[ \n]", document.text)) for document in documents)
+        tagged = sum(document.surface(m).count(" ") + 1 for document in documents for m in document.mentions)
+        if notes["tokens with white space, which writing will part"]:
+            assert len(rows) <= tokens
+        else:
+            assert len(rows) == tokens
+            assert sum(not re.search(r"\sO$", row) for row in rows) == tagged
+
+
+@many(TSV)
+def test_biobert_has_a_document_for_every_row(files):
+    if done := attempt(files, lambda content, notes: list(biobert_tsv.parse(content, PATH))):
+        (content,), documents, _ = done
+        header = content.split("\n")[0].split("\t")[-1].strip().lower() == "label"
+        assert len(documents) == len(filled(content)) - header
+        assert all(len(document.mentions) == 2 for document in documents)
+
+
+@many(I2B2, CON, REL)
+def test_i2b2_has_a_place_for_every_line(files):
+    def parse(text: str, con: str, rel: str, notes: Notes) -> list[Document]:
+        return [i2b2_2010.parse(text, con, rel, i2b2_2010.Files(PATH, PATH, PATH), notes)]
+
+    if done := attempt(files, parse):
+        (text, con, rel), (document,), notes = done
+        assert len(filled(con)) == len(document.mentions) + notes["concepts given twice, kept once"]
+        assert len(filled(rel)) == len(document.relations) + notes["relations given twice, kept once"]
+        covered = {i for start, end in document.sentences for i in range(start, end)}
+        assert all(i in covered for i, character in enumerate(text) if not character.isspace())
+
+
+@many(JSON)
+def test_json_has_a_place_for_every_record(files):
+    if done := attempt(files, lambda content, notes: list(documents_json.parse(content, PATH))):
+        (content,), documents, _ = done
+        rows = [json.loads(line) for line in filled(content.removeprefix("\ufeff"))]
+        assert len(documents) == len(rows)
+        for row, document in zip(rows, documents, strict=True):
+            for field in ("sentences", "mentions", "entities", "relations", "attributes"):
+                assert len(row.get(field, ())) == len(getattr(document, field))
+
+
+@pytest.mark.parametrize("content", [PUBTATOR, CONLL, TSV, JSON])
+def test_the_files_before_the_changes_are_good(content: str):
+    parse = {PUBTATOR: pubtator.parse, TSV: biobert_tsv.parse, JSON: documents_json.parse}.get(content)
+    found = list(parse(content, PATH) if parse else conll.parse(content, PATH, Counter()))
+    assert len(found) >= 2
+    assert brat.parse(TEXT, ANN, "x", PATH, Counter()).relations
+    assert i2b2_2010.parse(I2B2, CON, REL, i2b2_2010.Files(PATH, PATH, PATH), Counter()).relations

@@ -1,0 +1,129 @@
+"""PubTator: exact values, the same bytes again, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.formats import read, write
+from grandrounds.data.formats.pubtator import parse, render
+from grandrounds.errors import DataError
+
+FILE = (
+    "10|t|Aspirin and renal toxicity\n"
+    "10|a|It caused renal and liver failure. It did.\n"
+    "10\t0\t7\tAspirin\tChemical\tD001241\n"
+    "10\t12\t26\trenal toxicity\tDisease\tD007674\n"
+    "10\t37\t60\trenal and liver failure\tDisease\tD051437|D017093\trenal failure|liver failure\n"
+    "10\t27\t29\tIt\tChemical\t-1\n"
+    "10\tCID\tD001241\tD017093\n"
+    "10\tCID\tD001241\tD007674\tNovel\n"
+    "\n"
+    "11|t|A title alone\n"
+    "11\t2\t7\ttitle\tThing\n"
+    "11\t8\t13\talone\tGene\t12;13\n"
+    "\n"
+)
+
+
+def documents(content: str) -> list[Document]:
+    return list(parse(content, Path("a.txt")))
+
+
+def test_a_file_becomes_documents():
+    first, second = documents(FILE)
+    assert first == Document(
+        "10",
+        "Aspirin and renal toxicity\nIt caused renal and liver failure. It did.",
+        (Span(0, 26), Span(27, 61), Span(62, 69)),
+        (
+            Mention(0, 7, "Chemical", "T1", "D001241"),
+            Mention(12, 26, "Disease", "T2", "D007674"),
+            Mention(37, 60, "Disease", "T3", "D051437|D017093", attributes={"parts": "renal failure|liver failure"}),
+            Mention(27, 29, "Chemical", "T4", "-1"),
+        ),
+        (
+            Entity("D001241", "Chemical", (0,)),
+            Entity("D007674", "Disease", (1,)),
+            Entity("D051437", "Disease", (2,)),
+            Entity("D017093", "Disease", (2,)),
+            Entity("T4", "Chemical", (3,)),
+        ),
+        (
+            Relation("CID", "D001241", "D017093"),
+            Relation("CID", "D001241", "D007674", attributes={"novelty": "Novel"}),
+        ),
+    )
+    assert second.text == "A title alone"
+    assert [mention.concept for mention in second.mentions] == [None, "12|13"]
+
+
+def test_what_was_read_is_written_with_the_same_bytes(tmp_path: Path):
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text(FILE)
+    assert write("pubtator", read("pubtator", source).documents, target) == {}
+    assert target.read_bytes() == source.read_bytes()
+    write("pubtator", read("pubtator", source).documents, tmp_path / "b.txt.gz")
+    assert read("pubtator", tmp_path / "b.txt.gz").documents == read("pubtator", source).documents
+
+
+def test_offsets_count_characters_beyond_ascii_and_unusual_line_separators():
+    (document,) = documents("1|t|β\u2028α\x0b-blocker\n1|a|\n1\t5\t12\tblocker\tDrug\n")
+    assert document.surface(document.mentions[0]) == "blocker"
+
+
+def test_a_mention_may_run_on_from_title_to_abstract():
+    content = "1|t|renal\n1|a|failure\n1\t0\t13\trenal failure\tDisease\tD1\n\n"
+    (document,) = documents(content)
+    assert document.sentences == (Span(0, 13),)
+    assert render([document], Counter()) == content
+
+
+def test_documents_of_other_sources_keep_entities_and_relations():
+    mentions = (Mention(0, 1, "A", "T7", "C1"), Mention(2, 3, "B", "T2"), Mention(4, 5, "A", "T3"))
+    document = Document(
+        "x|y",
+        "a\nb\tc",
+        mentions=mentions,
+        entities=(Entity("T7", "A", (0, 2)), Entity("T2", "B", (1,))),
+        relations=(Relation("r", "T7", "T2", (2, 1)),),
+    )
+    notes: Counter[str] = Counter()
+    (again,) = documents(render([document], notes))
+    assert again.text == "a\nb c"
+    assert [(entity.id, entity.mentions) for entity in again.entities] == [("T7", (0, 2)), ("T2", (1,))]
+    assert again.relations == (Relation("r", "T7", "T2"),)
+    assert notes == {
+        "document ids changed, which PubTator could not hold": 1,
+        "line ends and tabs, written as spaces": 1,
+        "concepts replaced by the ids of entities, which relations refer to": 1,
+        "relations between mentions, written between their entities": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new", "message"),
+    [
+        (3, "10\t0\t7\tAspirin", "10\t1\t8\tAspirin", r"mention 1-8 does not match the text there \(7 characters exp"),
+        (3, "10\t0\t7\tAspirin", "10\t7\t0\tAspirin", r"mention 7-0 is empty, inverted or outside the text \(0-69\)"),
+        (3, "10\t0\t7\tAspirin", "10\t0\t700\tAspirin", r"mention 0-700 is empty, inverted or outside"),
+        (3, "10\t0\t7\tAspirin", "10\t0\tseven\tAspirin", "the end of a mention is not a number"),
+        (3, "10\t0\t7\tAspirin", "10\tAspirin", "a relation with a concept that no mention has"),
+        (3, "10\t0\t7\tAspirin\tChemical", "10\t0\t7", "a line of 4 tab-separated columns"),
+        (3, "10\t0\t7\t", "12\t0\t7\t", "a line with another id than the title above it"),
+        (8, "D001241\tD007674", "D001241\tD999999", "a relation with a concept that no mention has"),
+        (2, "10|a|It", "10|b|It", "another id than the title"),
+        (1, "10|t|Asp", "10|a|Asp", "a line before the first title"),
+        (10, "11|t|A title alone", "10|a|A title alone", "an abstract that is the second one"),
+    ],
+)
+def test_bad_lines_are_named_by_file_and_line_but_not_shown(line: int, old: str, new: str, message: str):
+    assert old in FILE
+    with pytest.raises(DataError, match=message) as caught:
+        documents(FILE.replace(old, new, 1))
+    assert str(caught.value).startswith(f"a.txt:{line}: ")
+    for private in ("spirin", "renal", "D001241", "D999999"):
+        assert private not in str(caught.value)

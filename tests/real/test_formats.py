@@ -1,0 +1,137 @@
+"""The readers on the corpora beside the project: published counts, and the same bytes when written again."""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from grandrounds.data.documents import Document
+from grandrounds.data.formats import brat, conll, documents_json, pubtator, read
+from grandrounds.data.formats.source import load
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(os.environ.get("GRANDROUNDS_DATA", ROOT.parent / "shared" / "data"))
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not DATA.is_dir(), reason="the corpora are not beside the project; set GRANDROUNDS_DATA"),
+]
+
+CDR = "cdr/pubtator/CDR_{}Set.PubTator.txt"
+
+
+def corpus(format: str, name: str) -> tuple[Document, ...]:
+    if not (DATA / name).exists():
+        pytest.skip(f"{name} is not in the data folder")
+    found = read(format, DATA / name)
+    assert found.notes == {}, "a published corpus needs no mending"
+    return found.documents
+
+
+@pytest.mark.parametrize(
+    ("name", "documents", "mentions", "relations"),
+    [
+        (CDR.format("Training"), 500, 9385, 1038),
+        (CDR.format("Development"), 500, 9591, 1012),
+        (CDR.format("Test"), 500, 9809, 1066),
+        ("chemdisgene/dev_abstracts.txt.gz", 1521, 41430, 0),
+        ("chemdisgene/test_abstracts.txt.gz", 1939, 57382, 0),
+        ("chemdisgene/curated/abstracts.txt.gz", 523, 14286, 0),
+    ],
+)
+def test_pubtator_counts_and_the_same_bytes_again(name: str, documents: int, mentions: int, relations: int):
+    found = corpus("pubtator", name)
+    assert len(found) == documents
+    assert sum(len(document.mentions) for document in found) == mentions
+    assert sum(len(document.relations) for document in found) == relations
+    assert all(document.sentence_of(mention) is not None for document in found for mention in document.mentions)
+    notes: Counter[str] = Counter()
+    assert pubtator.render(found, notes) == load(DATA / name)
+    assert not notes
+
+
+@pytest.mark.parametrize("part", ["Training", "Development", "Test"])
+def test_cdr_keeps_its_mentions_through_json_brat_and_conll(part: str):
+    found = corpus("pubtator", CDR.format(part))
+    assert tuple(documents_json.parse(documents_json.render(found), Path("a"))) == found
+    for document in found:
+        ann = brat.render(document, Counter())
+        again = brat.parse(document.text, ann, document.id, Path("a"), Counter())
+        assert [(m.start, m.end, m.type) for m in again.mentions] == [
+            (m.start, m.end, m.type) for m in document.mentions
+        ]
+        assert len(again.relations) == len(document.relations)
+    tagged = conll.parse(conll.render(found, Counter()), Path("a"), Counter())
+    assert [_surfaces(document) for document in tagged] == [_surfaces(document) for document in found]
+
+
+def _surfaces(document: Document) -> list[tuple[str, str]]:
+    ordered = sorted(document.mentions, key=lambda mention: mention.start)
+    return [(re.sub(r"\s", "", document.surface(mention)), mention.type) for mention in ordered]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "positive"),
+    [
+        ("gad/1/train.tsv", 4796, 2520),
+        ("gad/1/test.tsv", 534, 281),
+        ("gad/2/train.tsv", 4797, 2521),
+        ("gad/2/test.tsv", 533, 280),
+        ("eu-adr/1/train.tsv", 318, 235),
+        ("eu-adr/1/test.tsv", 37, 27),
+        ("eu-adr/2/train.tsv", 318, 235),
+        ("eu-adr/2/test.tsv", 37, 27),
+    ],
+)
+def test_biobert_counts(name: str, rows: int, positive: int):
+    found = corpus("biobert-tsv", name)
+    assert len(found) == rows
+    assert sum(len(document.relations) for document in found) == positive
+    for document in found:
+        assert sorted(document.surface(mention) for mention in document.mentions) == ["@DISEASE$", "@GENE$"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences", "mentions"),
+    [
+        ("bc5cdr-ner/train.tsv", 4560, 9385),
+        ("bc5cdr-ner/devel.tsv", 4581, 9593),
+        ("bc5cdr-ner/test.tsv", 4797, 9809),
+        ("psytar/train.txt", 3850, 3535),
+        ("psytar/dev.txt", 550, 431),
+        ("psytar/test.txt", 1191, 1077),
+    ],
+)
+def test_conll_counts_and_the_same_bytes_again(name: str, sentences: int, mentions: int):
+    found = corpus("conll", name)
+    assert len(found) == sum(len(document.sentences) for document in found) == sentences
+    assert sum(len(document.mentions) for document in found) == mentions
+    assert conll.render(found, Counter()) == load(DATA / name)
+
+
+def test_sentences_agree_with_those_published_for_the_same_abstracts():
+    both = ours = theirs = 0
+    for cdr, ner in (("Training", "train"), ("Development", "devel"), ("Test", "test")):
+        published = [_squeezed(document.text) for document in corpus("conll", f"bc5cdr-ner/{ner}.tsv")]
+        stream = "".join(published)
+        ends, length = [], 0
+        for sentence in published:
+            length += len(sentence)
+            ends.append(length)
+        for document in corpus("pubtator", CDR.format(cdr)):
+            text = _squeezed(document.text)
+            at = stream.index(text)
+            gold = {end - at for end in ends[bisect_right(ends, at) : bisect_left(ends, at + len(text) + 1)]}
+            found = {len(_squeezed(document.text[: sentence.end])) for sentence in document.sentences}
+            both, ours, theirs = both + len(gold & found), ours + len(found), theirs + len(gold)
+    assert both / ours > 0.997
+    assert both / theirs > 0.996
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"\s", "", text)

@@ -1,0 +1,107 @@
+"""Small run folders as a run writes them, for the tests of reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+CONFIG = """seed = {seed}
+
+[task]
+name = "sentence_re"
+
+[partition]
+scheme = "iid"
+sites = {sites}
+
+[federation]
+rounds = {rounds}
+
+[algorithm]
+name = "{algorithm}"
+"""
+
+
+def score(f1: float) -> dict[str, Any]:
+    other = {"precision": 0.5, "recall": 0.4, "f1": 0.444, "support": 61}
+    return {
+        "precision": f1 - 0.02,
+        "recall": f1 + 0.02,
+        "f1": f1,
+        "accuracy": 0.77,
+        "n": 160,
+        "baseline_f1": 0.691,
+        "baseline": "all 'associated'",
+        "per_class": {
+            "associated": {"precision": f1 - 0.02, "recall": f1 + 0.02, "f1": f1, "support": 99},
+            "other": other,
+        },
+    }
+
+
+def write_run(
+    folder: Path,
+    *,
+    algorithm: str = "fedavg",
+    seed: int = 1,
+    f1: float = 0.8,
+    rounds: int = 10,
+    number: int = 4,
+    site: str = "site",
+    finished: bool = True,
+    bytes_up: int = 1_200_000,
+    **result: Any,
+) -> Path:
+    """A run of a number of sites whose F1 climbs to `f1`; site-01 is late in round 2."""
+    folder.mkdir(parents=True)
+    names = [f"{site}-{i:02d}" for i in range(1, number + 1)]
+    config = CONFIG.format(seed=seed, sites=number, rounds=rounds, algorithm=algorithm)
+    (folder / "config.toml").write_text(config, "utf-8")
+    done = range(1, rounds + 1 if finished else rounds // 2 + 1)
+    lines = [
+        {
+            "round": i,
+            "sites": names,
+            "replies": number - (i == 2),
+            "lost": {names[0]: "late"} if i == 2 else {},
+            "abandoned": False,
+            "seconds": 12.5,
+            "bytes_up": bytes_up * (number - (i == 2)),
+            "bytes_down": 1_300_000 * number,
+            "validation": score(f1 - 0.3 / i**0.9),
+            "test": score(f1 - 0.33 / i + 0.006 * (i % 3)),
+        }
+        for i in done
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    if finished:
+        rows = [
+            {
+                "name": name,
+                "documents": 10 + i,
+                "examples": 30 + 7 * (i * i % 11),
+                "labels": {"associated": 20 + 2 * i % 9, "other": 10 + 7 * (i * i % 11) - 2 * i % 9},
+            }
+            for i, name in enumerate(names)
+        ]
+        content = {
+            "grandrounds": "0.1.0",
+            "task": "sentence_re",
+            "algorithm": algorithm,
+            "seed": seed,
+            "rounds": rounds,
+            "best_round": rounds - 1,
+            "selected_by": "validation",
+            "test": score(f1),
+            "validation": score(f1 - 0.01),
+            "seconds": 125.0,
+            "bytes_up_per_site_round": bytes_up,
+            "bytes_down_per_site_round": 1_300_000,
+            "peak_memory_mb": 912.4,
+            "sites": rows,
+            "left_out": ["site-99"],
+            "notes": {"sentences longer than 512 tokens were cut": 7},
+        }
+        (folder / "result.json").write_text(json.dumps(content | result), "utf-8")
+    return folder

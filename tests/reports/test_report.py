@@ -1,0 +1,175 @@
+"""The page says what the run's files say, safely and on its own."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from grandrounds.data.partition import SiteRow
+from grandrounds.errors import ConfigError
+from grandrounds.reports import plots
+from grandrounds.reports.markup import Html, table, tag
+from grandrounds.reports.report import write_report
+from grandrounds.reports.runs import ClassScore
+from tests.reports.fixture_runs import score, write_run
+
+HOSTILE = "<script>alert('x')</script>\"&"
+
+
+class Balance(HTMLParser):
+    """Every element closes, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def elements(page: str) -> list[str]:
+    parser = Balance()
+    parser.feed(page)
+    parser.close()
+    assert not parser.open
+    return parser.seen
+
+
+def outside_links(page: str) -> list[str]:
+    return re.findall(r"https?://[^\s\"'<]+", re.sub(r'xmlns(:\w+)?="[^"]*"', "", page))
+
+
+def words(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)).split())
+
+
+def test_a_run_shows_its_figures(tmp_path: Path) -> None:
+    out = write_report([write_run(tmp_path / "gad-1", f1=0.8)], tmp_path / "new" / "report.html")
+    page = out.read_text("utf-8")
+    told = words(page)
+    assert elements(page).count("svg") == 3
+    assert "On the test set of 160 examples, the model reaches F1 0.800." in told
+    assert "0.109 above the trivial baseline (all &#x27;associated&#x27;: 0.691)" in told
+    assert "The model of round 9 was kept" in told
+    assert "up, per site and round 1.20 MB down 1.30 MB" in told
+    assert "peak memory 912 MB" in told
+    assert "1 of 40 replies asked for did not count" in told
+    assert "site-01 late 1" in told
+    assert "1 site was left out, having no examples: site-99" in told
+    assert "sentences longer than 512 tokens were cut 7" in told
+    assert "associated 0.780 0.820 0.800 99" in told
+    assert "scheme = &quot;iid&quot;" in told
+
+
+def test_a_score_below_the_baseline_is_called_so(tmp_path: Path) -> None:
+    told = words(write_report([write_run(tmp_path / "a", f1=0.6)], tmp_path / "r.html").read_text("utf-8"))
+    assert "0.091 below the trivial baseline" in told
+    assert "A rule that reads no text does as well." in told
+
+
+def test_the_page_asks_nothing_from_outside(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b", algorithm="feded")]
+    page = write_report(runs, tmp_path / "r.html").read_text("utf-8")
+    assert outside_links(page) == []
+    assert not {"script", "link", "img", "iframe"} & set(elements(page))
+    assert "@import" not in page
+    assert "url(" not in page.replace("url(#", "")
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    test = score(0.8) | {"per_class": {HOSTILE: {"f1": 0.5, "support": 3}, "$x_$": {}}, "baseline": HOSTILE}
+    more = {"left_out": [HOSTILE], "notes": {HOSTILE: 1}, "test": test | {"learners": {HOSTILE: {"f1": 0.1}}}}
+    runs = [
+        write_run(tmp_path / "a<b>", site=HOSTILE, **more),
+        write_run(tmp_path / "b", site=HOSTILE, seed=2, **more),
+    ]
+    for name, given in {"one.html": runs[:1], "two.html": runs}.items():
+        page = write_report(given, tmp_path / name).read_text("utf-8")
+        assert "script" not in elements(page)
+        assert "&lt;script&gt;" in page
+
+
+def test_an_unfinished_run_is_reported_as_far_as_it_goes(tmp_path: Path) -> None:
+    page = write_report([write_run(tmp_path / "a", finished=False)], tmp_path / "r.html").read_text("utf-8")
+    assert "This run has not finished: 5 of 10 rounds are recorded." in words(page)
+    assert "svg" in elements(page)
+
+
+def test_a_run_that_has_only_its_config_is_reported(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", finished=False)
+    (folder / "metrics.jsonl").unlink()
+    told = words(write_report([folder], tmp_path / "r.html").read_text("utf-8"))
+    assert "0 of 10 rounds are recorded" in told
+    assert "No F1 on a test set was recorded." in told
+
+
+def test_several_runs_are_compared(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / f"avg-{s}", seed=s, f1=0.8 + s / 100) for s in (1, 2, 3)]
+    runs.append(write_run(tmp_path / "ed", algorithm="feded", f1=0.6, bytes_up=4200))
+    runs.append(write_run(tmp_path / "late", algorithm="fedatt", finished=False))
+    page = write_report(runs, tmp_path / "r.html").read_text("utf-8")
+    told = words(page)
+    assert "The best mean F1 on the test set is 0.820, by fedavg." in told
+    assert "Not above it: feded." in told
+    assert "fedavg 3 0.820 0.820 0.010 0.800 0.840 1.20 2 min" in told
+    assert "(trivial) – 0.691" in told
+    assert "Not finished, and so not in the table: late." in told
+    assert "4.2 kB" in told
+    assert elements(page).count("details") == 5 + 4 + 5  # a run each, sites of the finished, configs
+
+
+def test_sites_that_learned_alone_show_their_spread(tmp_path: Path) -> None:
+    alone = {"f1_std": 0.05, "learners": {f"s{i}": {"f1": i / 10} for i in (5, 6, 9)}}
+    run = write_run(tmp_path / "a", algorithm="local_only", test=score(0.66) | alone, bytes_up=0)
+    told = words(write_report([run], tmp_path / "r.html").read_text("utf-8"))
+    assert "Here 3 sites learned alone. F1 lies between 0.500 and 0.900, median 0.600" in told
+    assert "own models reach F1 0.660" in told
+
+
+def test_ten_thousand_sites_give_a_page_of_modest_size(tmp_path: Path) -> None:
+    sites = [
+        {"name": f"s{i}", "documents": 1, "examples": 1 + i % 50, "labels": {"a": 1, f"b{i % 20}": i % 50}}
+        for i in range(10_000)
+    ]
+    page = write_report([write_run(tmp_path / "a", sites=sites)], tmp_path / "r.html").read_text("utf-8")
+    assert len(page) < 500_000
+    assert "14 other labels" in page
+    assert "10\u202f000 sites, from the largest to the smallest" in page
+    assert "The sites in numbers: the 100 largest" in page
+
+
+def test_sites_without_labels_are_drawn_by_their_examples() -> None:
+    assert ">\u00a07</text>" in plots.holdings([SiteRow("a", 2, 7, {})])
+    assert plots.holdings([SiteRow(f"s{i}", 2, 7, {}) for i in range(40)]).count("<svg") == 1
+
+
+def test_plots_are_the_same_twice_and_follow_the_pages_colours() -> None:
+    classes = {"a": ClassScore(f1=0.5, precision=0.4, recall=0.6, support=3)}
+    drawn = plots.f1_by_class(classes)
+    assert drawn == plots.f1_by_class(classes)
+    assert "var(--s5, #56b4e9)" in drawn
+    assert "currentColor" in drawn
+    assert isinstance(drawn, Html)
+
+
+def test_nothing_that_travels_can_be_drawn_on_a_log_scale() -> None:
+    assert plots.bytes_per_site_and_round(["local_only"], [0.0], [0.0]).count("nothing travels") >= 2
+
+
+def test_markup_escapes_all_but_markup() -> None:
+    assert tag("p", "a<b", tag("i", "&"), title='"') == '<p title="&quot;">a&lt;b<i>&amp;</i></p>'
+    assert '<td>x</td><td class="number">1</td>' in table(["a", "b"], [["x", "1"]])
+
+
+def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least one run"):
+        write_report([], tmp_path / "r.html")

@@ -1,0 +1,80 @@
+"""A run folder is read as it is, finished or not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grandrounds.errors import DataError
+from grandrounds.reports.runs import Result, Score, read_run, row_names
+from tests.reports.fixture_runs import score, write_run
+
+
+def test_a_finished_run_gives_its_result(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "a", f1=0.8))
+    assert (run.algorithm, run.task, run.seed, run.planned) == ("fedavg", "sentence_re", "1", 10)
+    assert run.baseline == ("all 'associated'", 0.691)
+    assert run.bytes_up == 1_200_000
+    assert run.points("validation")[0] == (1, pytest.approx(0.5))
+    assert run.result is not None
+    assert run.result.sites[1].labels == {"associated": 22, "other": 15}
+
+
+def test_an_unfinished_run_counts_bytes_and_seconds_from_its_rounds(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "a", finished=False, number=4))
+    assert run.result is None
+    assert len(run.rounds) == 5
+    # One of 20 replies was lost; what came up is shared by the 19 that came, what went down by the 20 asked.
+    assert run.bytes_up == 1_200_000
+    assert run.bytes_down == 1_300_000
+    assert run.seconds == 62.5
+    assert run.test is not None
+    assert run.test.f1 == run.points("test")[-1][1]
+
+
+def test_a_torn_last_line_is_left_away_and_said(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", finished=False)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"round": 6, "si')
+    run = read_run(folder)
+    assert (len(run.rounds), run.torn) == (5, True)
+
+
+def test_a_resumed_run_counts_the_last_line_of_a_round(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", finished=False)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"round": 5, "seconds": 99.0}) + "\n")
+    run = read_run(folder)
+    assert [r.round for r in run.rounds] == [1, 2, 3, 4, 5]
+    assert run.rounds[-1].seconds == 99.0
+
+
+def test_errors_name_file_line_and_key(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a")
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    lines[2] = '{"round": "three"}'
+    (folder / "metrics.jsonl").write_text("\n".join(lines))
+    with pytest.raises(DataError, match=r"metrics\.jsonl:3: round: .*integer"):
+        read_run(folder)
+    with pytest.raises(DataError, match="is no run folder"):
+        read_run(tmp_path)
+
+
+def test_runs_of_one_algorithm_are_told_apart_by_what_differs_but_not_by_seed(tmp_path: Path) -> None:
+    runs = [
+        read_run(write_run(tmp_path / "a", number=4, seed=1)),
+        read_run(write_run(tmp_path / "b", number=9, seed=2)),
+        read_run(write_run(tmp_path / "c", number=9, seed=3, algorithm="feded")),
+    ]
+    assert row_names(runs) == ["fedavg (sites = 4)", "fedavg (sites = 9)", "feded"]
+
+
+def test_a_tasks_further_numbers_are_kept() -> None:
+    read = Score.model_validate(score(0.5) | {"auc": 0.25, "curve": [1, 2], "p@100": 1})
+    assert read.further() == {"auc": 0.25, "p@100": 1.0}
+
+
+def test_a_result_without_a_test_set_is_a_result() -> None:
+    assert Result.model_validate({"task": "masked_lm", "algorithm": "fedavg"}).test is None
