@@ -1,4 +1,4 @@
-"""Federated averaging (McMahan et al., AISTATS 2017, Algorithm 1): sites train, the server averages their weights by size."""
+"""Federated averaging (McMahan et al., AISTATS 2017, Algorithm 1): sites train, the server averages by size."""
 
 from __future__ import annotations
 

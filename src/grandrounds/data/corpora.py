@@ -1,4 +1,4 @@
-"""The corpora of an experiment: train, and where they are files of their own, public, validation, test and each site's."""
+"""The corpora of an experiment: files in one of the formats, or synthetic hospitals."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import grandrounds.algorithms  # noqa: F401  registers them
 from grandrounds.experiment.config import Config, load_config, make_config
 from grandrounds.experiment.loop import Watcher
 from grandrounds.experiment.loop import run as run_config

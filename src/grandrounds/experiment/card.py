@@ -19,8 +19,8 @@ def model_card(config: Config, result: Mapping[str, Any]) -> str:
 Trained with Grand Rounds {result["grandrounds"]} across {len(result["sites"])} sites in {result["rounds"]} rounds
 (encoder `{result["encoder"]}`, seed {result["seed"]}, selected by {result["selected_by"]}).
 
-Test F1 **{test["f1"]:.3f}** (precision {test["precision"]:.3f}, recall {test["recall"]:.3f}) on {test["n"]} examples; the trivial answer,
-{test["baseline"]}, has F1 {test["baseline_f1"]:.3f}.
+Test F1 **{test["f1"]:.3f}** (precision {test["precision"]:.3f}, recall {test["recall"]:.3f}) on {test["n"]} examples;
+the trivial answer, {test["baseline"]}, has F1 {test["baseline_f1"]:.3f}.
 
 | class | precision | recall | F1 | examples |
 |---|---|---|---|---|

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+import grandrounds.algorithms  # noqa: F401  registers them
 from grandrounds.data.corpora import SYNTHETIC
 from grandrounds.data.formats import FORMATS
 from grandrounds.data.partition import SCHEMES

@@ -1,7 +1,7 @@
 """The round loop: choose a cohort, run the algorithm's round, evaluate, checkpoint; then select, test and save.
 
-Killed at any moment and resumed, it ends with the same bits: every random draw is named by round and site, and a checkpoint holds
-all that lives on from round to round.
+Killed at any moment and resumed, it ends with the same bits: every random draw is named by round and site, and a
+checkpoint holds all that lives on from round to round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.simulation import Simulation, prepare
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Cohort, Registration
-from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger, RoundCohort
+from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger, RoundCohort, check_registrations
 from grandrounds.federation.exchange import Transport
 from grandrounds.federation.host import Host
 from grandrounds.federation.in_process import InProcess
@@ -131,6 +131,7 @@ class _Run:
 
     def _begin(self) -> None:
         """Start anew, or from the last good checkpoint."""
+        check_registrations(self.sites, self.simulation.practice.task.labels, self.simulation.expected.manifest)
         self.algorithm.start(self.server, self._cohort(self.sites, 0))
         if any(self.folder.checkpoints.glob("round-*")):
             self.progress, state = self.checkpoints.last()
@@ -256,7 +257,7 @@ class _Run:
             "grandrounds": __version__,
             "task": self.simulation.practice.task.name,
             "algorithm": self.algorithm.name,
-            "encoder": self.config.model.encoder,
+            "encoder": Path(self.config.model.encoder).name,
             "seed": self.config.seed,
             "rounds": self.progress.round,
             "rounds_planned": self.config.federation.rounds,

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from grandrounds.data.corpora import SYNTHETIC, Source, read_source
@@ -129,13 +128,14 @@ class _Rows:
     def __init__(self, config: Config, task: Task, corpora: _Corpora, examples: Sequence[Any]) -> None:
         unit = config.partition.unit or task.unit
         part_of = {i: part for part, members in corpora.parts.items() for i in members}
-        by_part: dict[str, list[Unit]] = {part: [] for part in corpora.parts}
+        dealt: dict[str, list[Unit]] = {part: [] for part in corpora.parts}
         for made in task.units(examples, corpora.documents, unit):
-            by_part[part_of[examples[made.examples[0]].document]].append(made)
+            dealt[part_of[examples[made.examples[0]].document]].append(made)
+        by_part: dict[str, Sequence[Unit]] = dict(dealt)
         self.test = _examples(by_part.pop("test"))
         if not self.test:
             raise DataError(f"the test corpus holds no example of {task.name}")
-        given = {part: by_part.pop(part) for part in ("public", "validation") if part in by_part}
+        given = {part: list(by_part.pop(part)) for part in ("public", "validation") if part in by_part}
         left = 1.0
         for part in ("public", "validation"):
             if part not in given:
@@ -155,7 +155,7 @@ class _Rows:
         self.dealt = _deal(config, by_part)
 
 
-def _deal(config: Config, by_part: Mapping[str, list[Unit]]) -> Partition:
+def _deal(config: Config, by_part: Mapping[str, Sequence[Unit]]) -> Partition:
     if config.sites:
         sites = {part.removeprefix("site "): tuple(_examples(units)) for part, units in sorted(by_part.items())}
         empty = tuple(name for name, rows in sites.items() if not rows)

@@ -1,6 +1,7 @@
 """A log of everything that travelled: one JSON line a payload, each holding the SHA-256 of the line before.
 
-Editing, deleting or reordering a line breaks the chain; cutting the end is seen by whoever holds a later head (a checkpoint, a result).
+Editing, deleting or reordering a line breaks the chain; cutting the end is seen by whoever holds a later head (a
+checkpoint, a result).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What an algorithm sees: a server, a cohort of sites to ask, and their good replies. Where sites run is not its business.
+"""What an algorithm sees: a server, a cohort of sites to ask, and their good replies. Where sites run is not its
+business.
 
-`round` is server code; methods marked `@on_site` are site code, which the cohort runs where the data is. The kinds of payload that
-they take and give are read from their annotations.
+`round` is server code; methods marked `@on_site` are site code, which the cohort runs where the data is. The kinds of
+payload that they take and give are read from their annotations.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar, TypeVarTuple, Unpack
+from typing import Any, ClassVar, Generic, TypeVar, TypeVarTuple
 
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.learner import Server, Site
@@ -52,13 +53,11 @@ class Cohort:
 
     sites: Sequence[Registration]
 
-    def ask(self, method: Callable[[Site, Unpack[Ts]], R], *message: Unpack[Ts]) -> Iterator[Reply[R]]:
+    def ask(self, method: Callable[[Site, *Ts], R], *message: *Ts) -> Iterator[Reply[R]]:
         """Run the method at every site; replies come in site order, each as soon as it is its turn."""
         return self.ask_each(method, {site.site: message for site in self.sites})
 
-    def ask_each(
-        self, method: Callable[[Site, Unpack[Ts]], R], messages: Mapping[str, tuple[Unpack[Ts]]]
-    ) -> Iterator[Reply[R]]:
+    def ask_each(self, method: Callable[[Site, *Ts], R], messages: Mapping[str, tuple[*Ts]]) -> Iterator[Reply[R]]:
         """The same with a message for each site; sites without one are not asked."""
         raise NotImplementedError
 
@@ -99,10 +98,10 @@ def algorithm(name: str) -> Callable[[A], A]:
     """Make a class a registered algorithm: a frozen dataclass, found by its name."""
 
     def register(cls: A) -> A:
-        made = dataclass(frozen=True)(cls)
-        made.name = name
-        ALGORITHMS[name] = made
-        return made
+        dataclass(frozen=True)(cls)
+        cls.name = name
+        ALGORITHMS[name] = cls
+        return cls
 
     return register
 

@@ -1,7 +1,7 @@
 """The server's side of every exchange: who is asked, which replies are good, what travelled, which versions hold.
 
-Only good replies reach an algorithm. Lost, refused and malformed ones are named and counted; with fewer than `min_replies` the round
-is abandoned. Any other exception stops the run: a bug must not look like a lost site.
+Only good replies reach an algorithm. Lost, refused and malformed ones are named and counted; with fewer than
+`min_replies` the round is abandoned. Any other exception stops the run: a bug must not look like a lost site.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ class RoundCohort(Cohort):
         if good < min(self._federation.min_replies, len(asks)):
             reasons = "; ".join(f"{site} {reason}" for site, reason in sorted(self.traffic.lost.items()))
             raise AbandonedError(
-                f"round {self._round} was abandoned: {good} good replies, {self._federation.min_replies} are needed ({reasons})"
+                f"round {self._round} was abandoned: {good} good replies, "
+                f"{self._federation.min_replies} are needed ({reasons})"
             )
 
     def _checked(self, answer: Answer, kind: type[Payload]) -> Reply[Any] | None:
@@ -159,6 +160,24 @@ class RoundCohort(Cohort):
         self._federation.audit.write(
             **where, direction=direction, kind=packed.kind, bytes=packed.nbytes, digest=packed.digest
         )
+
+
+def check_registrations(
+    sites: Sequence[Registration], labels: Sequence[str], manifest: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Before round 1: every site has the server's labels and the shapes of what it shares."""
+    for site in sites:
+        if list(site.labels) != list(labels):
+            raise ConfigError(
+                f"site '{site.site}' has the labels {', '.join(site.labels)}; the server has {', '.join(labels)}"
+            )
+        if site.manifest is not manifest and site.manifest != manifest:
+            names = sorted(site.manifest.keys() | manifest.keys())
+            name = next(name for name in names if site.manifest.get(name) != manifest.get(name))
+            raise ConfigError(
+                f"site '{site.site}' shares {name!r} with shape {site.manifest.get(name)}, the server with "
+                f"{manifest.get(name)}; do both have the same encoder?"
+            )
 
 
 def weight(site: Registration, weight_by: str) -> float:

@@ -92,7 +92,7 @@ def sync(folder: Path) -> None:
 def disk_error(error: OSError, path: Path) -> GrandRoundsError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return GrandRoundsError(
-            f"the disk is full: '{path.name}' could not be written; what was saved before is intact, so free some space "
-            "and go on with --resume"
+            f"the disk is full: '{path.name}' could not be written; what was saved before is intact, so free some "
+            "space and go on with --resume"
         )
     return GrandRoundsError(f"'{path.name}' could not be written: {error.strerror}")

@@ -1,6 +1,7 @@
 """The default runtime: sites run one after the other in this process, or in `workers` single-threaded processes.
 
-One working model serves all sites of a process, and weights pass by reference, so that a simulated site costs what its computation costs.
+One working model serves all sites of a process, and weights pass by reference, so that a simulated site costs what
+its computation costs.
 """
 
 from __future__ import annotations

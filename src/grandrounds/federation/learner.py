@@ -251,7 +251,7 @@ class Site(Learner):
 
     @property
     def model(self) -> nn.Module:
-        """The working model; one is reused for many sites, so it is put back to the site's start before its first use."""
+        """The working model. One serves many sites, so it is put back to the site's start before its first use."""
         if not self._fresh:
             _copy_into(self._model, self._start())
             self._fresh = True

@@ -1,7 +1,8 @@
 """What travels: a few kinds of payload, packed for the wire, checked on arrival.
 
-`pack` turns a payload into tensors and one JSON header, `Packed.to_bytes` writes these with safetensors, and `unpack` gives the payload
-back after checking it. In process the packed form passes by reference: bytes are counted from the manifest, not by encoding.
+`pack` turns a payload into tensors and one JSON header, `Packed.to_bytes` writes these with safetensors, and `unpack`
+gives the payload back after checking it. In process the packed form passes by reference: bytes are counted from the
+manifest, not by encoding.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Packed:
     @cached_property
     def nbytes(self) -> int:
         """The length of `to_bytes()`, without making them."""
-        layout, offset = {"__metadata__": {METADATA_KEY: self._metadata}}, 0
+        layout: dict[str, Any] = {"__metadata__": {METADATA_KEY: self._metadata}}
+        offset = 0
         for name in sorted(self.tensors, key=self._wire_order):
             tensor = self.tensors[name]
             layout[name] = {
@@ -77,7 +79,7 @@ class Packed:
         for name in sorted(self.tensors):
             tensor = self.tensors[name].detach().cpu().contiguous()
             hasher.update(f"{name}{DTYPES[tensor.dtype]}{list(tensor.shape)}".encode())
-            hasher.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+            hasher.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
         return hasher.hexdigest()
 
     def to_bytes(self) -> bytes:

@@ -1,7 +1,7 @@
 """A site's private state, in versions that the server names.
 
-An ask says from which version to start, how the next one is called and which are still needed. So a resumed run, a lost reply, an
-abandoned round and early stopping all find the state they need, and a repeated ask does no harm.
+An ask says from which version to start, how the next one is called and which are still needed. So a resumed run, a
+lost reply, an abandoned round and early stopping all find the state they need, and a repeated ask does no harm.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Randomness that depends on what it is for, never on what was drawn before.
 
-Everything random is derived from (seed, who, round, exchange, purpose): so sites may run in any order and in any process, and no
-generator state has to be saved.
+Everything random is derived from (seed, who, round, exchange, purpose): so sites may run in any order and in any
+process, and no generator state has to be saved.
 """
 
 from __future__ import annotations

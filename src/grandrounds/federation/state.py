@@ -1,7 +1,7 @@
 """State dicts on disk without pickle: tensors in safetensors, everything round them in JSON.
 
-A state dict of torch's (module, optimiser, scheduler) is a tree of dicts and lists; `flatten` takes its tensors out, `rebuild` puts
-them back.
+A state dict of torch's (module, optimiser, scheduler) is a tree of dicts and lists; `flatten` takes its tensors out,
+`rebuild` puts them back.
 """
 
 from __future__ import annotations

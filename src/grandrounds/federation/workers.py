@@ -1,7 +1,7 @@
 """Sites in several single-threaded processes of this machine.
 
-What travels is encoded once to a spool file, so early replies wait on disk and memory does not grow with the number of sites; over the
-pipes go small JSON notes only. Workers watch their parent and end with it.
+What travels is encoded once to a spool file, so early replies wait on disk and memory does not grow with the number
+of sites; over the pipes go small JSON notes only. Workers watch their parent and end with it.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Workers:
                     connection, next_ask = idle.pop(), waiting.pop()
                     connection.send_bytes(self._note(next_ask))
                     busy[connection] = next_ask.site
-                for connection in wait(list(busy)):
-                    arrived[busy.pop(connection)] = self._receive(connection)
-                    idle.append(connection)  # type: ignore[arg-type]
+                for ready in [connection for connection in self._connections if connection in wait(list(busy))]:
+                    arrived[busy.pop(ready)] = self._receive(ready)
+                    idle.append(ready)
             yield self._answer(ask, arrived.pop(ask.site))
         self._clear()
 
@@ -114,7 +114,7 @@ class Workers:
 def _serve(factory: HostFactory, connection: Connection, spool: str) -> None:
     """A worker's life: make the host once, then answer asks until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     held: dict[str, Packed] = {}
     try:
@@ -151,7 +151,7 @@ def _ask_of(note: dict[str, Any], spool: Path, held: dict[str, Packed]) -> Ask:
     return Ask(**note, message=tuple(message), needed=needed)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -1,7 +1,7 @@
 """Micro-averaged F1 of relation extraction, from counts that can be summed over sites.
 
-The class 'None' (label 0) is what is left when nothing holds: it counts in accuracy only. With one other class this is the
-positive-class F1 of GAD and EU-ADR; with eight it is i2b2-2010's micro-F1.
+The class 'None' (label 0) is what is left when nothing holds: it counts in accuracy only. With one other class this
+is the positive-class F1 of GAD and EU-ADR; with eight it is i2b2-2010's micro-F1.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 
 from grandrounds.errors import ConfigError
 
-TINY = {
+TINY: dict[str, Any] = {
     "hidden_size": 128,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
@@ -126,15 +126,7 @@ def _from_hub_or_folder(name: str) -> Encoder:
 
 
 def _train_word_pieces(texts: Iterable[str], size: int = 4000) -> PreTrainedTokenizerFast:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    # Sorted, so that the vocabulary does not depend on the order of the texts.
-    tokenizer.train_from_iterator(
-        sorted(set(texts)),
-        trainers.WordPieceTrainer(vocab_size=size, min_frequency=2, special_tokens=SPECIAL, show_progress=False),
-    )
+    tokenizer = _bert_tokenizer(models.WordPiece(_learn_vocabulary(sorted(set(texts)), size), unk_token="[UNK]"))
     if tokenizer.get_vocab_size() <= len(SPECIAL):
         raise ConfigError(
             "encoder 'tiny' learns its word pieces from the public set, which holds no text; raise data.public"
@@ -142,3 +134,23 @@ def _train_word_pieces(texts: Iterable[str], size: int = 4000) -> PreTrainedToke
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)
+
+
+def _learn_vocabulary(texts: Sequence[str], size: int) -> dict[str, int]:
+    """The same for the same texts: the trainer numbers its '##x' at random and breaks ties by number, so they come first."""
+    learner = _bert_tokenizer(models.WordPiece(unk_token="[UNK]"))
+    letters = sorted({letter for text in texts for letter in learner.normalizer.normalize_str(text)} - {" "})
+    first = [*SPECIAL, *(f"##{letter}" for letter in letters)]
+    learner.train_from_iterator(
+        texts, trainers.WordPieceTrainer(vocab_size=size, min_frequency=2, special_tokens=first, show_progress=False)
+    )
+    vocabulary: dict[str, int] = learner.get_vocab()
+    return vocabulary
+
+
+def _bert_tokenizer(model: models.WordPiece) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    return tokenizer

@@ -2,7 +2,8 @@
 
     L = log(1 + exp(g (m+ - s_y))) + log(1 + exp(g (m- + s_c))),   c the best-scored wrong class
 
-'None' has no score of its own: its examples keep the second term only, and it is predicted where every score is negative.
+'None' has no score of its own: its examples keep the second term only, and it is predicted where every score is
+negative.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ class RankingCNN(nn.Module):
             states = last_hidden(self.encoder, batch.input_ids, batch.attention_mask)
         place = torch.arange(states.shape[1], device=states.device)[None, :, None] - batch.spans[:, None, 0::2]
         near = self.position(place.clamp(-POSITIONS, POSITIONS) + POSITIONS).flatten(start_dim=2)
-        x = torch.cat([states, near], dim=-1).transpose(1, 2)
         padding = batch.attention_mask[:, None, :] == 0
-        # Padding must not win the max.
+        # Padding must not win the max, nor stand in the windows of the last words.
+        x = torch.cat([states, near], dim=-1).transpose(1, 2).masked_fill(padding, 0)
         pooled = [F.relu(conv(x)).masked_fill(padding, 0).amax(dim=-1) for conv in self.convolutions]
         scores = self.head(self.dropout(torch.cat(pooled, dim=-1)))
         return torch.cat([scores.new_zeros(len(scores), 1), scores], dim=-1)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+from grandrounds.data.partition import SiteRow
 from grandrounds.errors import ConfigError
 from grandrounds.reports import plots, tables
-from grandrounds.reports.markup import Html, join, page, table, tag
+from grandrounds.reports.markup import Html, join, page, table, tag, text
 from grandrounds.reports.runs import Run, read_run, row_names
 from grandrounds.reports.sections import (
     by_class,
@@ -31,6 +32,13 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
     title = _title(read)
     body = _one(read[0], title) if len(read) == 1 else _several(read, title)
     out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page("page.html", title, body, "page.css"), "utf-8")
+    return out
+
+
+def write_partition(sites: Sequence[SiteRow], title: str, out: Path) -> Path:
+    """The picture of who holds what, as a page of its own."""
+    body = join([tag("h1", text(title)), plots.holdings(sites)])
     out.write_text(page("page.html", title, body, "page.css"), "utf-8")
     return out
 

@@ -81,7 +81,8 @@ def load(folder: str | Path) -> Extractor:
         encoder = Encoder.saved(folder)
     except FileNotFoundError as error:
         raise GrandRoundsError(
-            f"'{folder}' is not a saved model: it has no {Path(error.filename).name}; give the model/ folder of a finished run"
+            f"'{folder}' is not a saved model: it has no {Path(error.filename).name}; "
+            "give the model/ folder of a finished run"
         ) from error
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise GrandRoundsError(f"the model in '{folder}' is damaged; train or copy it again ({error})") from error

@@ -1,13 +1,14 @@
 """Sentence-level relation extraction as in FedED (Sui et al., EMNLP 2020, section 3.2).
 
-An example is a pair of mentions in a sentence, whose types a relation may join. The two mentions are blinded (replaced by their
-type) and marked with four reserved word pieces; one class, or None, is the answer.
+An example is a pair of mentions in a sentence, whose types a relation may join. The two mentions are blinded
+(replaced by their type) and marked with four reserved word pieces; one class, or None, is the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -270,7 +271,7 @@ class Marked(NamedTuple):
 def mark_pair(
     segments: Sequence[tuple[list[int], int]], window: int, cls: int, sep: int, marker: Mapping[str, int]
 ) -> Marked:
-    """Set the markers; where the sentence is longer than the window, give up context, farthest first, never a mention."""
+    """Set the markers; a sentence longer than the window gives up context, farthest first, never a mention."""
     (left, _), (first, role), (middle, _), (second, _), (right, _) = segments
     room = window - len(first) - len(second) - 6  # [CLS], [SEP] and four markers
     if room < 0:
@@ -321,7 +322,7 @@ class PairFeatures:
             pad=pad,
         )
 
-    @property
+    @cached_property
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.starts)
 

@@ -1,7 +1,8 @@
 """Clinical notes from several hospitals that never were, for demonstrations, documentation and tests.
 
-Problems, treatments and tests, with the eight relations of i2b2-2010 between them (Uzuner et al., JAMIA 2011). Hospitals differ in
-style, abbreviations, vocabulary, phrasing and in what they write about; what is stated follows, mostly, one knowledge base.
+Problems, treatments and tests, with the eight relations of i2b2-2010 between them (Uzuner et al., JAMIA 2011).
+Hospitals differ in style, abbreviations, vocabulary, phrasing and in what they write about; what is stated follows,
+mostly, one knowledge base.
 """
 
 from __future__ import annotations
@@ -68,8 +69,6 @@ def _admit(id: str, hospital: Hospital, facts: tuple[Fact, ...], seed: int) -> P
     specialty = rng.choice(hospital.specialties)
     known: list[str] = []
     for type, count in _CHART.items():
-        stocked = [
-            c for c in hospital.names if (CONCEPTS[c].type, CONCEPTS[c].specialty) == (type, specialty)
-        ]
+        stocked = [c for c in hospital.names if (CONCEPTS[c].type, CONCEPTS[c].specialty) == (type, specialty)]
         known += rng.sample(stocked, min(count, len(stocked)))
     return Patient(id, specialty, rng.randint(19, 91), rng.choice(("man", "woman")), chart(known, facts))

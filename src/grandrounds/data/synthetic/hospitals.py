@@ -109,6 +109,4 @@ def _names(rng: Random) -> dict[str, tuple[str, ...]]:
 def _patterns(rewrites: Mapping[str, str]) -> list[tuple[re.Pattern[str], str]]:
     # Longer ones first: "is a" before "is". Placeholders are never touched, they hold no such words.
     longest_first = sorted(rewrites, key=len, reverse=True)
-    return [
-        (re.compile(rf"(?<![\w/]){re.escape(words)}(?![\w/])"), rewrites[words]) for words in longest_first
-    ]
+    return [(re.compile(rf"(?<![\w/]){re.escape(words)}(?![\w/])"), rewrites[words]) for words in longest_first]

@@ -20,8 +20,14 @@ HEAD_TYPE = {
 RELATIONS = tuple(HEAD_TYPE)
 
 _FACTS_A_SPECIALTY = {
-    **{"TrAP": 14, "TrIP": 12, "TrWP": 10, "TrCP": 12, "TrNAP": 12},
-    **{"TeRP": 16, "TeCP": 14, "PIP": 18},
+    "TrAP": 14,
+    "TrIP": 12,
+    "TrWP": 10,
+    "TrCP": 12,
+    "TrNAP": 12,
+    "TeRP": 16,
+    "TeCP": 14,
+    "PIP": 18,
 }
 
 
@@ -66,8 +72,7 @@ class Chart:
     @cached_property
     def of_type(self) -> Mapping[str, tuple[str, ...]]:
         return {
-            type: tuple(id for id in self.concepts if CONCEPTS[id].type == type)
-            for type in (PROBLEM, TREATMENT, TEST)
+            type: tuple(id for id in self.concepts if CONCEPTS[id].type == type) for type in (PROBLEM, TREATMENT, TEST)
         }
 
     @cached_property

@@ -52,14 +52,12 @@ class Draft:
         self.sentences += sentences
         self.state(fact for sentence in sentences for fact in sentence.relations)
 
-    def link(self, fact: Fact, places: tuple[int, int] | None, texts: list[str], test: bool) -> bool:
+    def link(self, fact: Fact, places: tuple[int, int] | None, texts: list[str], test: bool) -> None:
         """Add sentences that state a fact together, if they may be added."""
-        if not (self.fits([fact]) and all(_acceptable(text, test) for text in texts)):
-            return False
-        self.links.append((fact, places))
-        self.state([fact])
-        self.add(*map(Sentence, texts))
-        return True
+        if self.fits([fact]) and all(_acceptable(text, test) for text in texts):
+            self.links.append((fact, places))
+            self.state([fact])
+            self.add(*map(Sentence, texts))
 
     def state(self, relations: Iterable[Fact]) -> None:
         self.stated.update((frozenset((h, t)), label) for h, label, t in relations)
@@ -96,11 +94,9 @@ def write_note(id: str, hospital: Hospital, patient: Patient, rng: Random, *, te
         if rng.random() < 0.3:
             write(lambda writer: Sentence(writer.fill(rng.choice(phrases.FILLERS))))
     if rng.random() < 0.35:
-        while not _relate_across(draft, Writer(hospital, patient.chart, rng), test):
-            pass
-    if rng.random() < 0.2:
-        while not _relate_by_list(draft, Writer(hospital, patient.chart, rng), test):
-            pass
+        _relate_across(draft, Writer(hospital, patient.chart, rng), test)
+    if rng.random() < 0.3:
+        _relate_by_list(draft, Writer(hospital, patient.chart, rng), test)
     return _document(id, draft, hospital, patient, rng)
 
 
@@ -120,21 +116,21 @@ def _lone_treatment(sentence: Sentence) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _relate_across(draft: Draft, writer: Writer, test: bool) -> bool:
+def _relate_across(draft: Draft, writer: Writer, test: bool) -> None:
     *pair, fact = writer.across()
     first, second = (writer.hospital.write(text) for text in pair)
     place = len(draft.sentences)
     places = (place, place + 1) if f"{{{fact.head}}}" in first else (place + 1, place)
-    return draft.link(fact, places, [first, second], test)
+    draft.link(fact, places, [first, second], test)
 
 
-def _relate_by_list(draft: Draft, writer: Writer, test: bool) -> bool:
+def _relate_by_list(draft: Draft, writer: Writer, test: bool) -> None:
     """A treatment for "the second problem": no mention of a problem stands beside it."""
     nth = writer.rng.randrange(len(phrases.ORDINALS))
-    problems = writer.hospital.write(writer.fill(phrases.PROBLEM_LIST))
+    problems = writer.hospital.write(writer.fill(phrases.PROBLEM_LIST, when=writer.rng.choice(phrases.WHEN)))
     plan = writer.hospital.write(writer.fill(writer.rng.choice(phrases.PLANS), nth=phrases.ORDINALS[nth]))
     (treatment, _), (problem, _) = _PLACEHOLDER.findall(plan)[0], _PLACEHOLDER.findall(problems)[nth]
-    return draft.link(Fact(treatment, "TrAP", problem), None, [problems, plan], test)
+    draft.link(Fact(treatment, "TrAP", problem), None, [problems, plan], test)
 
 
 def _document(id: str, draft: Draft, hospital: Hospital, patient: Patient, rng: Random) -> Document:

@@ -318,5 +318,5 @@ FILLERS = (
 )
 
 ORDINALS = ("first", "second", "third")
-PROBLEM_LIST = "active problems are {p}, {p2} and {p3}"
+PROBLEM_LIST = "active problems {when} are {p}, {p2} and {p3}"
 PLANS = ("plan is {t} for the {nth} problem", "{t} was started for the {nth} of these")

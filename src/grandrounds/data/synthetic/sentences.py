@@ -117,9 +117,7 @@ class Writer:
         if relative:
             text += phrases.RELATIVE + self._next_predicate(object)
         if self._chance(_SECOND_PREDICATE / 3 if relative else _SECOND_PREDICATE):
-            text += (
-                (", " if relative else " ") + self.rng.choice(phrases.JOINTS) + self._next_predicate(subject)
-            )
+            text += (", " if relative else " ") + self.rng.choice(phrases.JOINTS) + self._next_predicate(subject)
         return text
 
     def _next_predicate(self, subject: str) -> str:
@@ -153,11 +151,7 @@ class Writer:
 
     def _pair(self, label: str) -> tuple[str, str]:
         """A head and a tail for a first clause."""
-        type = (
-            self.rng.choice((TREATMENT, TREATMENT, TEST, PROBLEM))
-            if label == NO_RELATION
-            else HEAD_TYPE[label]
-        )
+        type = self.rng.choice((TREATMENT, TREATMENT, TEST, PROBLEM)) if label == NO_RELATION else HEAD_TYPE[label]
         heads = [head for head in self.chart.heads(label) if head not in self.used]
         head = self.rng.choice(heads) if heads else self._other(type)
         self.used.add(head)
@@ -169,17 +163,11 @@ class Writer:
         free = [id for id in self.chart.of_type[type] if id not in self.used]
         known = {id: self.chart.label(subject, id) for id in free}
         if label == NO_RELATION:
-            chosen = (
-                [id for id in free if known[id] is not None] if self._chance(_TEASES_WITH_A_FACT) else free
-            )
+            chosen = [id for id in free if known[id] is not None] if self._chance(_TEASES_WITH_A_FACT) else free
         else:
             stated = [id for id in free if known[id] == label]
             # What a note states beyond the facts must not contradict them.
-            chosen = (
-                stated
-                if stated and self._chance(_STATES_A_FACT)
-                else [id for id in free if known[id] is None]
-            )
+            chosen = stated if stated and self._chance(_STATES_A_FACT) else [id for id in free if known[id] is None]
         return self._use(chosen)
 
     def _object_type(self, subject_type: str, label: str) -> str:

@@ -1,0 +1,39 @@
+"""The commands, gathered."""
+
+from __future__ import annotations
+
+import typer
+
+from grandrounds import __version__
+from grandrounds.cli import audit, compare, data, demo, evaluate, extract, report, run, search
+
+app = typer.Typer(
+    help="Federated information extraction from medical text: the notes stay at each hospital, the model learns "
+    "from all. Begin with: grandrounds demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command("demo")(demo.demo)
+app.command("run")(run.run)
+app.command("compare")(compare.compare)
+app.command("search")(search.search)
+app.command("evaluate")(evaluate.evaluate)
+app.command("extract")(extract.extract)
+app.command("report")(report.report)
+app.add_typer(data.app, name="data")
+app.add_typer(audit.app, name="audit")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"grandrounds {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    """What holds for every command."""

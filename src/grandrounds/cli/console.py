@@ -1,0 +1,155 @@
+"""What a person sees: progress on standard error, so that standard output holds results alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from grandrounds.experiment.many import Arm
+from grandrounds.experiment.simulation import Simulation
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def complain(sentence: str) -> None:
+    err.print(f"[bold red]grandrounds:[/] {_escaped(sentence)}", soft_wrap=True)
+
+
+def show_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=1) + "\n")
+
+
+def show_notes(notes: Mapping[str, int]) -> None:
+    """What was left out is always said."""
+    for what, count in sorted(notes.items()):
+        err.print(f"  note: {count} {_escaped(what)}", soft_wrap=True)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """A spinner for what takes a while and can't be counted."""
+    with err.status(what):
+        yield
+
+
+def bars() -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[word]}"),
+        console=err,
+    )
+
+
+class Live:
+    """A run's progress: a bar for rounds, one for the sites of this round; without a terminal, a line a round."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._quiet, self._bars = quiet, bars()
+        self._preparing = self._rounds = self._sites = self._bars.add_task(
+            "reading and tokenising", total=None, word=""
+        )
+
+    def __enter__(self) -> Live:
+        if err.is_terminal and not self._quiet:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._bars.stop()
+
+    def say(self, sentence: str) -> None:
+        err.print(f"  {_escaped(sentence)}", soft_wrap=True)
+
+    def started(self, simulation: Simulation, rounds: int, done: int) -> None:
+        if not self._quiet:
+            held = sum(row.examples for row in simulation.table)
+            served = ", ".join(f"{name} {len(split)}" for name, split in simulation.splits.items())
+            self.say(f"{len(simulation.table)} sites with {held} examples; the server holds {served}")
+            show_notes(simulation.notes)
+            if simulation.left_out:
+                self.say(f"left out, since they got nothing: {', '.join(simulation.left_out[:10])}")
+            if done:
+                self.say(f"going on after round {done}")
+        self._bars.remove_task(self._preparing)
+        self._rounds = self._bars.add_task("rounds", total=rounds, completed=done, word="")
+        self._sites = self._bars.add_task("sites", total=1, word="")
+
+    def asking(self, round: int, sites: int) -> None:
+        self._bars.reset(self._sites, total=sites, word="")
+
+    def answered(self, site: str) -> None:
+        self._bars.advance(self._sites)
+
+    def finished_round(self, metrics: Mapping[str, Any]) -> None:
+        word = "  ".join(
+            f"{split} F1 {metrics[split]['f1']:.3f}" for split in ("validation", "test") if split in metrics
+        )
+        self._bars.update(self._rounds, completed=metrics["round"], word=word)
+        for site, reason in metrics["lost"].items():
+            self.say(f"round {metrics['round']}: {site} {reason}")
+        if not err.is_terminal and not self._quiet:
+            self.say(f"round {metrics['round']}  {metrics['seconds']:.1f} s  {word}")
+
+
+class LiveArms:
+    """Several runs at once: a bar each."""
+
+    def __init__(self, arms: Sequence[Arm]) -> None:
+        self._bars = bars()
+        self._tasks = {
+            arm.folder: self._bars.add_task(arm.folder.name, total=arm.config.federation.rounds, word="")
+            for arm in arms
+        }
+        self._said: set[Any] = set()
+
+    def __enter__(self) -> LiveArms:
+        if err.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._bars.stop()
+
+    def __call__(self, arms: Sequence[Arm]) -> None:
+        for arm in arms:
+            finished = (arm.folder / "result.json").exists()
+            total = arm.config.federation.rounds
+            done = total if finished else min(arm.rounds_done(), total)
+            self._bars.update(self._tasks[arm.folder], completed=done, word="done" if finished else "")
+            if finished and not err.is_terminal and arm.folder not in self._said:
+                self._said.add(arm.folder)
+                err.print(f"  {arm.folder.name}: done", soft_wrap=True)
+
+
+def score_table(title: str, score: Mapping[str, Any]) -> Table:
+    """A score with its classes, and the trivial baseline beside it."""
+    table = Table(title=title)
+    for name in ("class", "precision", "recall", "F1", "examples"):
+        table.add_column(name, justify="left" if name == "class" else "right")
+    for label, row in score["per_class"].items():
+        table.add_row(label, *_figures(row), str(row["support"]))
+    table.add_section()
+    spread = f" ± {score['f1_std']:.3f}" if "f1_std" in score else ""
+    table.add_row("all (micro)", *_figures(score)[:2], f"{score['f1']:.3f}{spread}", str(score["n"]), style="bold")
+    table.add_row(f"trivial: {score['baseline']}", "", "", f"{score['baseline_f1']:.3f}", "", style="dim")
+    return table
+
+
+def _figures(row: Mapping[str, Any]) -> list[str]:
+    return [f"{row[name]:.3f}" for name in ("precision", "recall", "f1")]

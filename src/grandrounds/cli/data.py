@@ -1,0 +1,169 @@
+"""`grandrounds data`: look at corpora, convert them, deal them out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+from rich.table import Table
+
+from grandrounds.cli.console import out, show_json, show_notes, waiting
+from grandrounds.cli.evaluate import FORMAT_HELP
+from grandrounds.cli.run import JsonOption
+from grandrounds.data.corpora import SYNTHETIC, Source, read_source
+from grandrounds.data.documents import Document
+from grandrounds.data.formats import Corpus, write
+from grandrounds.data.partition import SCHEMES, SiteRow
+from grandrounds.data.partition import partition as deal
+from grandrounds.errors import ConfigError, DataError, unknown
+from grandrounds.reports.report import write_partition
+from grandrounds.tasks import TASKS
+from grandrounds.tasks.task import UNITS
+
+app = typer.Typer(help="Look at corpora, convert them, deal them out to sites.", no_args_is_help=True)
+Files = Annotated[
+    Optional[list[Path]], typer.Argument(help="Files or folders; none with --format synthetic.", metavar="FILES")
+]
+FormatOption = Annotated[str, typer.Option("--format", help=f"{FORMAT_HELP} Or synthetic, without files.")]
+
+
+def _read(files: list[Path] | None, format: str) -> Corpus:
+    if not files and format != SYNTHETIC:
+        raise ConfigError("name the files to read, or take --format synthetic")
+    notes: Counter[str] = Counter()
+    with waiting("reading"):
+        documents = read_source(Source(format, files or [], {}), "train", notes)
+    return Corpus(documents, dict(notes))
+
+
+@app.command()
+def check(files: Files = None, format: FormatOption = "json", as_json: JsonOption = False) -> None:
+    """Read files as a training run would and say what was found, and what was left out.
+
+    Example: `grandrounds data check cdr/train.txt --format pubtator`
+    """
+    corpus = _read(files, format)
+    facts = _facts(corpus.documents)
+    brief = {name: facts[name] for name in ("documents", "sentences", "mentions", "entities", "relations")}
+    if as_json:
+        show_json({**brief, "notes": dict(corpus.notes)})
+        return
+    out.print("good: " + ", ".join(f"{count} {name}" for name, count in brief.items()), soft_wrap=True)
+    show_notes(corpus.notes)
+
+
+@app.command()
+def stats(files: Files = None, format: FormatOption = "json", as_json: JsonOption = False) -> None:
+    """Count documents, mentions and relations by type, and the attributes that a partition may go by."""
+    corpus = _read(files, format)
+    facts = _facts(corpus.documents)
+    if as_json:
+        show_json({**facts, "notes": dict(corpus.notes)})
+        return
+    table = Table(title=", ".join(str(path) for path in files or [Path(format)]))
+    table.add_column("what")
+    table.add_column("count", justify="right")
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            table.add_section()
+            for key, count in value.items():
+                table.add_row(f"{name}: {key}", str(count))
+        else:
+            table.add_row(name, str(value))
+    out.print(table)
+    show_notes(corpus.notes)
+
+
+@app.command()
+def convert(
+    files: Annotated[Optional[list[Path]], typer.Argument(help="Files or folders.", metavar="FILES")] = None,
+    format: FormatOption = "json",
+    to: Annotated[str, typer.Option("--to", help="pubtator, brat, conll or json.")] = "json",
+    out_path: Annotated[Path, typer.Option("--out", help="A file, or for brat a folder.")] = Path("converted.jsonl"),
+) -> None:
+    """Write documents in another format; what it can't carry is counted.
+
+    Example: `grandrounds data convert cdr/train.txt --format pubtator --to brat --out cdr-brat`
+    """
+    corpus = _read(files, format)
+    show_notes(corpus.notes)
+    show_notes(write(to, corpus.documents, out_path))
+    out.print(f"{len(corpus.documents)} documents in {out_path}", soft_wrap=True)
+
+
+@app.command()
+def partition(
+    files: Files = None,
+    format: FormatOption = "json",
+    scheme: Annotated[str, typer.Option(help=f"How to deal: {', '.join(SCHEMES)}.")] = "iid",
+    sites: Annotated[Optional[int], typer.Option(help="How many sites.", min=1)] = None,
+    by: Annotated[Optional[str], typer.Option(help="With --scheme by: hospital, patient, specialty ...")] = None,
+    alpha: Annotated[
+        Optional[float], typer.Option(help="With --scheme dirichlet: smaller is more skewed.", min=0)
+    ] = None,
+    unit: Annotated[Optional[str], typer.Option(help=f"What is never torn apart: {', '.join(UNITS)}.")] = None,
+    task: Annotated[str, typer.Option(help=f"Whose examples to count: {', '.join(TASKS)}.")] = "sentence_re",
+    seed: Annotated[int, typer.Option(help="The same seed, the same deal.")] = 1,
+    picture: Annotated[Optional[Path], typer.Option(help="Also draw who holds what, as an HTML page.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Deal a corpus out to sites and show who holds what.
+
+    Example: `grandrounds data partition --format synthetic --scheme dirichlet --sites 6 --alpha 0.3`
+    """
+    for what, name, known in (("task", task, TASKS), ("unit", unit or UNITS[0], UNITS)):
+        if name not in known:
+            raise ConfigError(unknown(what, name, known))
+    corpus = _read(files, format)
+    made = TASKS[task].of(TASKS[task].Options(), corpus.documents)
+    examples, left = made.examples(corpus.documents)
+    if not examples:
+        raise DataError(f"the corpus holds no example of {task}")
+    dealt = deal(
+        made.units(examples, corpus.documents, unit or made.unit), scheme, sites=sites, seed=seed, by=by, alpha=alpha
+    )
+    rows = dealt.table([example.label for example in examples], [str(example.document) for example in examples])
+    if picture is not None:
+        write_partition(rows, f"{scheme}: who holds what", picture)
+    if as_json:
+        show_json({"sites": [row.to_dict() for row in rows], "left_out": list(dealt.left_out)})
+        return
+    out.print(_partition_table(rows, made.labels))
+    show_notes({**corpus.notes, **left})
+    if dealt.left_out:
+        out.print(f"left out, since they got nothing: {', '.join(dealt.left_out)}", soft_wrap=True)
+
+
+def _partition_table(rows: list[SiteRow], labels: Any) -> Table:
+    table = Table(title="who holds what")
+    for name in ("site", "documents", "examples", *labels):
+        table.add_column(name, justify="left" if name == "site" else "right")
+    for row in rows:
+        table.add_row(
+            row.name, str(row.documents), str(row.examples), *(str(row.labels.get(label, 0)) for label in labels)
+        )
+    return table
+
+
+def _facts(documents: tuple[Document, ...]) -> dict[str, Any]:
+    return {
+        "documents": len(documents),
+        "characters": sum(len(document.text) for document in documents),
+        "sentences": sum(len(document.sentences) for document in documents),
+        "mentions": sum(len(document.mentions) for document in documents),
+        "entities": sum(len(document.entities) for document in documents),
+        "relations": sum(len(document.relations) for document in documents),
+        "mention type": dict(sorted(Counter(m.type for d in documents for m in d.mentions).items())),
+        "relation type": dict(sorted(Counter(r.type for d in documents for r in d.relations).items())),
+        "distinct values of attribute": _attributes(documents),
+    }
+
+
+def _attributes(documents: tuple[Document, ...]) -> dict[str, int]:
+    values: dict[str, set[str]] = {}
+    for document in documents:
+        for name, value in document.attributes.items():
+            values.setdefault(name, set()).add(value)
+    return {name: len(found) for name, found in sorted(values.items())}

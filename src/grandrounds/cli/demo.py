@@ -1,0 +1,44 @@
+"""`grandrounds demo`: six synthetic hospitals, alone and together."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from grandrounds.cli.compare import compare_arms
+from grandrounds.cli.console import err, out
+from grandrounds.cli.run import JsonOption
+from grandrounds.experiment.config import load_config
+from grandrounds.experiment.many import arms_of
+from grandrounds.reports.tables import rich_table, to_json
+
+ALGORITHMS = ("local_only", "fedavg", "fedatt", "centralized")
+
+
+def demo(
+    seeds: Annotated[int, typer.Option(help="Runs of each, with seeds 1 to N.", min=1)] = 1,
+    out_folder: Annotated[Path, typer.Option("--out", help="Where the runs go.")] = Path("runs/demo"),
+    as_json: JsonOption = False,
+) -> None:
+    """Six synthetic hospitals learn to extract relations: each alone, federated, and with all data in one place.
+
+    Takes about three minutes on two cores. What it runs is an ordinary config, shown in the report.
+    """
+    with as_file(files("grandrounds.cli") / "demo.toml") as path:
+        config = load_config(path)
+    err.print(
+        "Six synthetic hospitals hold notes they may not share. local_only trains each alone, fedavg and fedatt train\n"
+        "them together without moving a note, centralized shows what one big hospital could do."
+    )
+    arms = arms_of(config, ALGORITHMS, list(range(1, seeds + 1)), out_folder)
+    rows = compare_arms(arms, Path(), min(os.cpu_count() or 1, len(arms), 4), out_folder)
+    if as_json:
+        typer.echo(to_json(rows))
+    else:
+        out.print(rich_table(rows, "test F1 over all hospitals' notes"))
+        out.print(f"The report: {out_folder / 'report.html'}", soft_wrap=True)
+        out.print(f"Try it: grandrounds extract {out_folder / arms[1].folder.name / 'model'} --help", soft_wrap=True)

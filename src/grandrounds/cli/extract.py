@@ -1,0 +1,59 @@
+"""`grandrounds extract`: what a model finds in documents."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from grandrounds.cli.console import bars, err, out, show_notes
+from grandrounds.cli.evaluate import FORMAT_HELP, ModelPath
+from grandrounds.data.documents import Document
+from grandrounds.data.formats import FORMATS, read, write
+from grandrounds.data.formats.documents_json import render
+from grandrounds.errors import ConfigError, unknown
+from grandrounds.reports.extraction import extraction_page
+from grandrounds.tasks.saved import load
+
+WRITTEN = ("html", *(name for name, known in FORMATS.items() if known.writer))
+
+
+def extract(
+    model: ModelPath,
+    source: Annotated[list[Path], typer.Argument(help="Documents with mentions.", metavar="INPUT")],
+    format: Annotated[str, typer.Option("--format", help=FORMAT_HELP)] = "json",
+    to: Annotated[str, typer.Option("--to", help=f"How to write what is found: {', '.join(WRITTEN)}.")] = "json",
+    out_path: Annotated[
+        Optional[Path], typer.Option("--out", help="File or folder; JSON goes to standard output without it.")
+    ] = None,
+    threshold: Annotated[float, typer.Option(help="Leave out what scores lower.", min=0, max=1)] = 0.0,
+) -> None:
+    """Find relations in documents with mentions; each has a score and points to characters of the text.
+
+    Example: `grandrounds extract runs/demo/fedavg/model notes/ --format brat --to html --out found.html`
+    """
+    if to not in WRITTEN:
+        raise ConfigError(unknown("output format", to, WRITTEN))
+    if out_path is None and to != "json":
+        raise ConfigError(f"--to {to} writes to a file or folder; name it with --out")
+    corpus = read(format, source)
+    show_notes(corpus.notes)
+    extractor, found = load(model), list[Document]()
+    with bars() as progress:
+        task = progress.add_task("documents", total=len(corpus.documents), word="")
+        for document in corpus.documents:
+            found.append(extractor.extract(document, threshold))
+            progress.advance(task)
+    if out_path is None:
+        sys.stdout.write(render(found))
+        return
+    if to == "html":
+        out_path.write_text(
+            extraction_page(found, f"Relations in {', '.join(path.name for path in source)}"), encoding="utf-8"
+        )
+    else:
+        show_notes(write(to, found, out_path))
+    err.print(f"  {sum(len(document.relations) for document in found)} relations in {len(found)} documents")
+    out.print(str(out_path), soft_wrap=True)

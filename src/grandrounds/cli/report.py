@@ -1,0 +1,24 @@
+"""`grandrounds report`: runs as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from grandrounds.cli.console import out
+from grandrounds.reports.report import write_report
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, finished or not.", metavar="RUN...")],
+    out_path: Annotated[
+        Optional[Path], typer.Option("--out", help="The page; by default report.html in the first run.")
+    ] = None,
+) -> None:
+    """Write a page that needs nothing but itself: curves by round, bytes, classes, who holds what, the config.
+
+    Example: `grandrounds report runs/compare/* --out comparison.html`
+    """
+    out.print(str(write_report(runs, out_path or runs[0] / "report.html")), soft_wrap=True)

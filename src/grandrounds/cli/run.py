@@ -1,0 +1,61 @@
+"""`grandrounds run`: one experiment."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from grandrounds.cli.console import Live, err, out, score_table, show_json
+from grandrounds.experiment.api import run as run_experiment
+from grandrounds.experiment.config import load_config
+from grandrounds.reports.report import write_report
+
+ConfigPath = Annotated[Path, typer.Argument(help="A TOML file; see experiments/.", metavar="CONFIG")]
+DataOption = Annotated[
+    Optional[Path], typer.Option("--data", help="Where the config's data paths start; by default its own folder.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
+
+
+def run(
+    config: ConfigPath,
+    overrides: Annotated[
+        Optional[list[str]],
+        typer.Argument(help="What to change: federation.rounds=5 algorithm.name=fedatt", metavar="KEY=VALUE"),
+    ] = None,
+    out_folder: Annotated[
+        Optional[Path], typer.Option("--out", help="The run's folder; by default runs/CONFIG-TIME.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out from its last checkpoint.")
+    ] = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run an experiment: train across sites, evaluate, save the model and a report.
+
+    Example: `grandrounds run experiments/synthetic.toml federation.rounds=5 --out runs/first`
+    """
+    loaded = load_config(config, overrides or [])
+    if resume and out_folder is None:
+        raise typer.BadParameter("--resume needs --out: the folder of the run to go on with")
+    folder = out_folder or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    err.print(f"  run folder: {folder}", soft_wrap=True)
+    with Live() as live:
+        result = run_experiment(loaded, out=folder, data=data or config.parent, resume=resume, watcher=live)
+    page = write_report([folder], folder / "report.html")
+    if as_json:
+        show_json(result)
+    else:
+        show(result)
+        out.print(f"The run is in {folder}, its report in {page}", soft_wrap=True)
+
+
+def show(result: dict[str, Any]) -> None:
+    title = f"{result['algorithm']} on {result['task']}, test ({result['rounds']} rounds, {result['seconds']:.0f} s)"
+    out.print(score_table(title, result["test"]))
+    up, down = (result[f"bytes_{way}_per_site_round"] / 1e6 for way in ("up", "down"))
+    err.print(f"  a site and round: {up:.3f} MB up, {down:.3f} MB down; peak memory {result['peak_memory_mb']} MB")

@@ -1,0 +1,93 @@
+"""Several runs side by side, each in a single-threaded process of its own; finished ones are not run again."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from grandrounds.errors import GrandRoundsError
+from grandrounds.experiment.config import Config, make_config
+from grandrounds.experiment.loop import Silent, run
+from grandrounds.federation.workers import end_with_parent
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One run of a comparison."""
+
+    name: str
+    config: Config
+    folder: Path
+
+    def rounds_done(self) -> int:
+        path = self.folder / "metrics.jsonl"
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def arms_of(config: Config, algorithms: Sequence[str], seeds: Sequence[int], out: Path) -> list[Arm]:
+    """An arm for each algorithm and seed; `[compare.<name>]` of the config may say what is different in one."""
+    made = []
+    for name in algorithms:
+        own = dict(config.compare.get(name, {}))
+        algorithm = str(own.pop("algorithm.name", name))
+        content = config.model_dump(exclude_none=True)
+        if content["algorithm"]["name"] != algorithm:
+            content["algorithm"] = {"name": algorithm}
+        for seed in seeds:
+            arm = make_config(content, {**own, "seed": seed})
+            made.append(Arm(name, arm, out / (name if len(seeds) == 1 else f"{name}-seed{seed}")))
+    return made
+
+
+def run_arms(
+    arms: Sequence[Arm], base: Path, processes: int, watch: Callable[[Sequence[Arm]], None], poll: float = 0.3
+) -> list[dict[str, Any]]:
+    """The arms' results, in their order; an arm that fails stops the rest, and what is done stays done."""
+    context = multiprocessing.get_context("spawn")
+    waiting, running = list(reversed(arms)), dict[Any, Connection]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < processes:
+                arm = waiting.pop()
+                ours, theirs = context.Pipe(duplex=False)
+                process = context.Process(target=_run_arm, args=(arm.config.model_dump(), base, arm.folder, theirs))
+                process.start()
+                theirs.close()
+                running[process] = ours
+            for process in [process for process in running if not process.is_alive()]:
+                _check(running.pop(process))
+            watch(arms)
+            time.sleep(poll)
+    finally:
+        for process in running:
+            process.terminate()
+    return [dict(json.loads((arm.folder / "result.json").read_text(encoding="utf-8"))) for arm in arms]
+
+
+def _run_arm(content: dict[str, Any], base: Path, folder: Path, report: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    try:
+        run(Config(**content), base, folder, resume=True, watcher=Silent())
+        report.send_bytes(b"done")
+    except GrandRoundsError as error:
+        report.send_bytes(str(error).encode())
+
+
+def _check(report: Connection) -> None:
+    try:
+        word = report.recv_bytes().decode()
+    except EOFError as error:
+        raise GrandRoundsError(
+            "a run ended by itself, perhaps for want of memory; start the same command again to go on"
+        ) from error
+    if word != "done":
+        raise GrandRoundsError(word)

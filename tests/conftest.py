@@ -1,0 +1,225 @@
+"""Tiny encoders, a small corpus and a config for quick federations: all made here, nothing fetched."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from collections.abc import Callable, Mapping
+from itertools import cycle, islice, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import (
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    ElectraConfig,
+    ElectraModel,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaModel,
+)
+
+from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.formats import documents_json
+from grandrounds.models.encoder import Encoder
+from grandrounds.tasks.sentence_re import MARKERS, SentenceRE, SentenceREOptions
+
+torch.set_num_threads(1)
+
+FAMILIES = ("bert", "roberta", "distilbert", "electra")
+HOSPITALS = ("charity", "general", "mercy", "university")
+DRUGS = ("aspirin", "heparin", "insulin", "morphine")
+PROBLEMS = ("pain", "stroke", "fever", "sepsis", "edema")
+TESTS = ("ct scan", "mri", "ecg")
+Named = tuple[str, str]  # surface, type
+
+
+def sentence(
+    id: str, parts: list[str | Named], relations: Mapping[tuple[int, int], str], **attributes: str
+) -> Document:
+    """A document of one sentence: plain strings are context, (surface, type) are mentions in order."""
+    text, mentions = "", list[Mention]()
+    for part in parts:
+        if isinstance(part, tuple):
+            mentions.append(Mention(len(text), len(text) + len(part[0]), part[1], f"T{len(mentions) + 1}"))
+            text += part[0]
+        else:
+            text += part
+    entities = tuple(Entity(m.id, m.type, (i,)) for i, m in enumerate(mentions))
+    related = tuple(
+        Relation(type, mentions[head].id, mentions[tail].id, (head, tail)) for (head, tail), type in relations.items()
+    )
+    return Document(id, text, (Span(0, len(text)),), tuple(mentions), entities, related, attributes)
+
+
+def corpus(size: int = 60, prefix: str = "d", **attributes: str) -> list[Document]:
+    """Sentences whose verb tells the relation: a treatment that eases, a test that shows, and pairs without one."""
+    documents = []
+    for i, (drug, problem, test) in enumerate(islice(cycle(product(DRUGS, PROBLEMS, TESTS)), size)):
+        treatment, finding, exam = (drug, "treatment"), (problem, "problem"), (test, "test")
+        parts: list[str | Named]
+        match i % 4:
+            case 0:
+                parts, relations = ["The ", treatment, " eased the ", finding, " ."], {(0, 1): "TrIP"}
+            case 1:
+                parts, relations = ["The ", exam, " showed ", finding, " again ."], {(0, 1): "TeRP"}
+            case 2:
+                parts, relations = ["No ", finding, " was seen before ", treatment, " ."], {}
+            case _:
+                parts, relations = ["The ", exam, " was refused despite ", finding, " ."], {}
+        where = {"hospital": HOSPITALS[(i // 4) % 4], "patient": f"p{i % 17}", **attributes}
+        documents.append(sentence(f"{prefix}{i:03d}", parts, relations, **where))
+    return documents
+
+
+def write_corpus(path: Path, documents: list[Document]) -> Path:
+    path.write_text(documents_json.render(documents), encoding="utf-8")
+    return path
+
+
+TEXTS = [document.text for document in corpus()] + ["@treatment$ @problem$ @test$ a b c d e f g h i j k l m n o p q"]
+
+
+def word_pieces() -> PreTrainedTokenizerFast:
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.train_from_iterator(
+        TEXTS, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
+    )
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **dict(zip(names, special, strict=True)))
+
+
+def byte_pieces() -> PreTrainedTokenizerFast:
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(
+        TEXTS,
+        trainers.BpeTrainer(vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False),
+    )
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    names = ("cls_token", "pad_token", "sep_token", "unk_token", "mask_token")
+    also = {"bos_token": "<s>", "eos_token": "</s>"}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **dict(zip(names, special, strict=True)), **also)
+
+
+def make_encoder_folder(family: str, folder: Path) -> Path:
+    tokenizer = byte_pieces() if family == "roberta" else word_pieces()
+    wide = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 48,
+        "max_position_embeddings": 64,
+    }
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        match family:
+            case "bert":
+                model: Any = BertModel(BertConfig(**wide))
+            case "roberta":
+                ids = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+                model = RobertaModel(RobertaConfig(**{**wide, "max_position_embeddings": 66}, **ids))
+            case "distilbert":
+                shape = {"vocab_size": len(tokenizer), "dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 48}
+                model = DistilBertModel(DistilBertConfig(**shape, max_position_embeddings=64))
+            case _:
+                model = ElectraModel(ElectraConfig(**wide, embedding_size=16))
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A folder with random weights, config and tokenizer of a family, made once."""
+    made: dict[str, Path] = {}
+
+    def find(family: str) -> Path:
+        if family not in made:
+            made[family] = make_encoder_folder(family, tmp_path_factory.mktemp(family))
+        return made[family]
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def encoder(encoder_folder: Callable[[str], Path]) -> Encoder:
+    """A random BERT of 2 layers, 32 wide, with the four markers."""
+    return Encoder.find(str(encoder_folder("bert")), MARKERS)
+
+
+@pytest.fixture(scope="session")
+def documents() -> list[Document]:
+    return corpus()
+
+
+@pytest.fixture(scope="session")
+def task(documents: list[Document]) -> SentenceRE:
+    return SentenceRE.of(SentenceREOptions(), documents)
+
+
+@pytest.fixture(scope="session")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.jsonl, test.jsonl and one file for each hospital."""
+    folder = tmp_path_factory.mktemp("corpora")
+    train = corpus(60)
+    write_corpus(folder / "train.jsonl", train)
+    write_corpus(folder / "test.jsonl", corpus(24, "t"))
+    for name in HOSPITALS:
+        write_corpus(folder / f"{name}.jsonl", [d for d in train if d.attributes["hospital"] == name])
+    return folder
+
+
+TinyConfig = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def tiny_config(corpora: Path, encoder_folder: Callable[[str], Path]) -> TinyConfig:
+    """A config's content for `grandrounds.run`: tiny_config(**{"federation.rounds": 3})."""
+
+    def make(**overrides: Any) -> dict[str, Any]:
+        content: dict[str, Any] = {
+            "seed": 1,
+            "device": "cpu",
+            "task": {"name": "sentence_re", "max_length": 32},
+            "data": {
+                "format": "json",
+                "train": str(corpora / "train.jsonl"),
+                "test": str(corpora / "test.jsonl"),
+                "public": 0.2,
+                "validation": 0.1,
+            },
+            "partition": {"scheme": "iid", "sites": 3},
+            "model": {"encoder": str(encoder_folder("bert"))},
+            "training": {"epochs": 1, "batch_size": 8, "learning_rate": 2e-3},
+            "federation": {"rounds": 2},
+            "algorithm": {"name": "fedavg"},
+        }
+        for key, value in overrides.items():
+            *sections, last = key.split(".")
+            place = content
+            for section in sections:
+                place = place.setdefault(section, {})
+            if value is None:
+                place.pop(last, None)
+            else:
+                place[last] = value
+        return content
+
+    return make
