@@ -19,7 +19,7 @@ def batch() -> SimpleNamespace:
     rng = np.random.default_rng(3)
     mask = np.ones((2, 10), dtype=np.int64)
     mask[1, 8:] = 0
-    ids = rng.integers(5, 100, (2, 10)) * mask
+    ids = rng.integers(5, 60, (2, 10)) * mask
     return SimpleNamespace(
         input_ids=torch.from_numpy(ids), attention_mask=torch.from_numpy(mask), spans=torch.tensor(SPANS)
     )

@@ -14,7 +14,7 @@ from grandrounds.models.ranking_cnn import POSITIONS, RankingCNN, ranking_loss
 
 def rows(*lengths: int, width: int) -> SimpleNamespace:
     rng = np.random.default_rng(5)
-    ids = rng.integers(5, 100, (len(lengths), width))
+    ids = rng.integers(5, 60, (len(lengths), width))
     mask = np.arange(width) < np.array(lengths)[:, None]
     spans = np.array([[1, 2, length - 3, length - 1] for length in lengths])
     return SimpleNamespace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 def main() -> NoReturn:
@@ -13,26 +13,36 @@ def main() -> NoReturn:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        import click
+        import typer
 
         from grandrounds.cli.app import app
         from grandrounds.cli.console import complain
         from grandrounds.errors import GrandRoundsError
     except KeyboardInterrupt:
         sys.exit(130)
+    wrong_usage: Any = typer.BadParameter.__base__  # UsageError: typer's own, or click's where typer is older
     try:
         code = app(standalone_mode=False)
     except GrandRoundsError as error:
         complain(str(error))
         sys.exit(1)
-    except (KeyboardInterrupt, click.Abort):
-        complain("stopped; what was finished is kept, and the same command with --resume goes on")
-        sys.stderr.flush()
-        os._exit(130)  # threads that still compute are not waited for
-    except click.ClickException as error:
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except wrong_usage as error:
         error.show()
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        where = f"'{error.filename}'" if error.filename else "a file"
+        complain(
+            f"{where} can't be read or written: {error.strerror or error}; check the path, its rights and the space "
+            "on the disk"
+        )
+        sys.exit(1)
+    if code == 130:  # what typer makes of KeyboardInterrupt
+        complain("stopped; what was finished is kept, and the same command with --resume goes on")
+        sys.stderr.flush()
+        os._exit(130)  # threads that still compute are not waited for
     sys.exit(code if isinstance(code, int) else 0)

@@ -41,5 +41,7 @@ def _synthetic(part: str, options: Mapping[str, Any]) -> tuple[Document, ...]:
     for name in options:
         if name not in known:
             raise ConfigError(f"data.options: {unknown('option', name, known)}")
+        if not isinstance(options[name], int) or isinstance(options[name], bool):
+            raise ConfigError(f"data.options.{name} = {options[name]!r}; it must be a whole number")
     corpus = synthesize(**options)
     return corpus.test if part == "test" else corpus.train

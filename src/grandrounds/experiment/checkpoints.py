@@ -50,20 +50,28 @@ class Checkpoints:
         return list(self._versions.values())
 
     def last(self) -> tuple[Progress, dict[str, Flat]]:
-        """The newest good one; a damaged one is passed over, and that is said."""
-        found: tuple[Progress, dict[str, Flat]] | None = None
-        for round in reversed(self._rounds()):
+        """The newest good one whose best round is good too; a damaged one is passed over, and that is said."""
+        good: dict[int, tuple[Progress, dict[str, Flat]]] = {}
+        damaged = []
+        for round in self._rounds():
             try:
                 progress, state = self.load(round)
             except DamagedError as problem:
                 self._say(f"checkpoint of round {round}: {problem}; the one before is used")
-                shutil.rmtree(self._path(round), ignore_errors=True)
+                damaged.append(round)
                 continue
-            self._versions[round] = progress.versions
-            found = found or (progress, state)
-        if found is not None:
-            return found
-        raise GrandRoundsError("there is no whole checkpoint to resume from; start the run anew in another folder")
+            if progress.best_round in (None, round, *good):
+                good[round] = progress, state
+            else:
+                damaged.append(round)  # it would be selected from a round that is lost
+        if not good:
+            raise GrandRoundsError(
+                f"there is no whole checkpoint in '{self._folder}' to resume from; start the run anew in another folder"
+            )
+        for round in damaged:
+            shutil.rmtree(self._path(round), ignore_errors=True)
+        self._versions = {round: progress.versions for round, (progress, _) in good.items()}
+        return good[max(good)]
 
     def load(self, round: int) -> tuple[Progress, dict[str, Flat]]:
         state, record = read_folder(self._path(round))

@@ -145,7 +145,7 @@ def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ConfigError(f"there is no config '{path}'") from error
+        raise ConfigError(f"there is no config '{path}'; check the path") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"config '{path}' can't be read: {error}") from error
     return make_config(content, dict(parse_override(text) for text in overrides))
@@ -182,14 +182,14 @@ def _set(content: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _known(key: str, name: str, known: Iterable[str]) -> None:
-    if name not in known:
-        raise ConfigError(f"{key}: {unknown('name', name, known)}")
+    if str(name) not in known:
+        raise ConfigError(f"{key}: {unknown('name', str(name), known)}")
 
 
 def _explained(error: ValidationError, model: type[BaseModel], prefix: str) -> ConfigError:
     """The first problem as a sentence; for an unknown key, with the nearest known one."""
     problem = error.errors()[0]
-    path = [str(part) for part in problem["loc"]]
+    path = [str(part) for part in problem["loc"] if part not in ("float", "str", "list[str]")]  # branches of a union
     where = prefix + ".".join(path)
     if problem["type"] == "extra_forbidden":
         for section in path[:-1]:

@@ -11,6 +11,8 @@ from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.experiment.config import Config, make_config
 from grandrounds.federation.files import disk_error, write_whole
 
+BEGUN = (".lock", ".config.toml.part")  # all that a run killed in its first moment leaves
+
 
 class RunFolder:
     """A folder that one process at a time may write to."""
@@ -20,7 +22,7 @@ class RunFolder:
         occupied = (path / "config.toml").exists()
         if path.exists() and not path.is_dir():
             raise GrandRoundsError(f"'{path}' is a file; choose a folder with --out")
-        if not occupied and path.exists() and any(path.iterdir()):
+        if not occupied and path.exists() and any(item.name not in BEGUN for item in path.iterdir()):
             raise GrandRoundsError(f"'{path}' is not empty and holds no run; choose another folder with --out")
         if occupied and not resume:
             raise GrandRoundsError(
@@ -44,7 +46,12 @@ class RunFolder:
     def _same_run(self, config: Config) -> None:
         import tomllib
 
-        held = make_config(tomllib.loads((self.path / "config.toml").read_text(encoding="utf-8")))
+        try:
+            held = make_config(tomllib.loads((self.path / "config.toml").read_text(encoding="utf-8")))
+        except (OSError, ValueError, ConfigError) as error:
+            raise GrandRoundsError(
+                f"'{self.path}/config.toml' is not that of a run ({error}); choose another folder with --out"
+            ) from error
         if held.digest() != config.digest():
             ours, theirs = _flat(config.model_dump()), _flat(held.model_dump())
             changed = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))

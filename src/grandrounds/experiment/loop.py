@@ -148,7 +148,7 @@ class _Run:
         began = time.perf_counter()
         chosen = self._choose(round)
         self.watcher.asking(round, len(chosen))
-        self.server.round, self.server.exchange = round, 0
+        self.server.begin(round)
         before, versions = self.server.snapshot(), dict(self.ledger.versions)
         cohort = self._cohort(chosen, round)
         abandoned = None
@@ -176,10 +176,11 @@ class _Run:
             "bytes_down": cohort.traffic.bytes_down,
             **scores,
         }
+        metrics["seconds"] = round_to(time.perf_counter() - began, 4)
+        # First the metrics: a resumed run forgets those after its checkpoint, and could not make up for missing ones.
+        self.folder.add_metrics(metrics)
         if last or better or round % self.config.federation.checkpoint_every == 0:
             self._checkpoint()
-        metrics["seconds"] = round_to(time.perf_counter() - began, 4)
-        self.folder.add_metrics(metrics)
         self.watcher.finished_round(metrics)
 
     def _choose(self, round: int) -> list[Registration]:
@@ -246,6 +247,7 @@ class _Run:
         else:
             card = model_card(self.config, result)
             save_model(self.folder.path / "model", practice.task, practice.encoder, self.server.model, card)
+        result["audit_head"] = self.audit.head  # saving models was logged too
         self.folder.finish(result)
         self.audit.close()
         return result

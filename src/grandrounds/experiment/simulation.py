@@ -6,7 +6,7 @@ Every process of a run builds the same from the same config; only a learnt vocab
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,9 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         residents[name] = Resident(registration, {**splits, "train": split(members)}, _policy(config, name, base))
     _note_single_class(table, notes)
     public = splits.get("public")
-    expected = Expected(manifest, len(task.labels), (len(public), public.digest) if public else (0, ""))
+    about = (len(public), public.digest) if public else (0, "")
+    integers = frozenset(name for name, value in model.state_dict().items() if not value.is_floating_point())
+    expected = Expected(manifest, len(task.labels), about, integers=integers)
     return Simulation(practice, model, splits, residents, expected, table, rows.dealt.left_out, dict(notes))
 
 
@@ -185,9 +187,10 @@ def _encoder(config: Config, base: Path, task: Task, public: Sequence[str], fold
     name = config.model.encoder
     if name != "tiny":
         return Encoder.find(str(base / name) if (base / name).is_dir() else name, task.markers)
-    learnt = folder / "vocabulary"
-    if not (learnt / "tokenizer.json").exists():
-        Encoder.find("tiny", task.markers, public).save(learnt)
+    learnt, part = folder / "vocabulary", folder / ".vocabulary.part"
+    if not learnt.exists():
+        Encoder.find("tiny", task.markers, public).save(part)
+        part.rename(learnt)
     return Encoder.saved(learnt)
 
 
@@ -210,4 +213,7 @@ def _paths(given: Paths | None, base: Path) -> list[Path]:
 def _device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    there: dict[str, Callable[[], bool]] = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    if name in there and not there[name]():
+        raise ConfigError(f"device = '{name}', which this machine or this torch does not have; set device = 'auto'")
     return torch.device(name)

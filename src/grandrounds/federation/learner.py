@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ class Split:
         lengths: NDArray[np.int64] = self.features.lengths[self.rows]
         return lengths
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """What a site and the server compare to know that they hold the same public set."""
         hasher = sha256()
@@ -213,6 +214,10 @@ class Server(Learner):
     @property
     def model(self) -> nn.Module:
         return self._model
+
+    def begin(self, round: int) -> None:
+        """A new round; what was drawn in earlier ones has no say in it."""
+        self.round, self._trainings = round, 0
 
     def snapshot(self) -> dict[str, Flat]:
         return {name: flatten(part.state_dict()) for name, part in self.state.items()}

@@ -8,7 +8,7 @@ manifest, not by encoding.
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,13 +24,15 @@ from grandrounds.errors import GrandRoundsError, unknown
 
 Compression = Literal["fp32", "fp16"]
 METADATA_KEY = "grandrounds"  # a single key: safetensors writes several in random order
-DTYPES = {
-    torch.float64: "F64",
+DTYPES = {  # in the order of the wire: safetensors writes the widest types first
     torch.int64: "I64",
+    torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
     torch.uint8: "U8",
 }
+
+FLOATS, INTEGERS = (torch.float32, torch.float16), (torch.int64, torch.uint8)
 
 
 class PayloadError(GrandRoundsError):
@@ -47,6 +49,8 @@ class Expected:
     public: tuple[int, str] = (0, "")
     """Rows and digest of the public set."""
     max_bytes: int = 1 << 34
+    integers: frozenset[str] = frozenset()
+    """Parameters that are counters, not weights."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,11 @@ class Packed:
             header = json.loads(metadata[METADATA_KEY])
             kind = header.pop("kind")
             tensors = safetensors.load(data)
-        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PayloadError("a payload can't be decoded: it is cut short or not ours") from error
+        for name, tensor in tensors.items():
+            if tensor.dtype not in DTYPES:
+                raise PayloadError(f"{name!r} has the type {tensor.dtype}, which does not travel")
         return cls(str(kind), header, tensors)
 
     @cached_property
@@ -105,7 +112,7 @@ class Packed:
         return json.dumps({"kind": self.kind, **self.header}, sort_keys=True, separators=(",", ":"))
 
     def _wire_order(self, name: str) -> tuple[int, str]:
-        return -self.tensors[name].element_size(), name
+        return list(DTYPES).index(self.tensors[name].dtype), name
 
 
 class Payload:
@@ -160,7 +167,7 @@ class Parameters(Payload):
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
-        _check_manifest(packed.tensors, expected.manifest)
+        _check_manifest(packed.tensors, expected.manifest, expected.integers)
         _check_finite(packed.tensors)
         return cls({name: _grow(tensor) for name, tensor in packed.tensors.items()})
 
@@ -214,7 +221,7 @@ class Scores(Payload):
         values = packed.header.get("values")
         if not isinstance(values, dict) or packed.tensors:
             raise PayloadError("scores must be named numbers")
-        if not all(isinstance(v, (int, float)) and math.isfinite(v) for v in values.values()):
+        if not all(isinstance(v, (int, float)) and abs(v) <= sys.float_info.max for v in values.values()):
             raise PayloadError("scores must be finite numbers")
         return cls({str(name): float(value) for name, value in values.items()})
 
@@ -244,7 +251,11 @@ def _grow(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float16 else tensor
 
 
-def _check_manifest(tensors: Mapping[str, Tensor], manifest: Mapping[str, tuple[int, ...]]) -> None:
+def _check_manifest(
+    tensors: Mapping[str, Tensor],
+    manifest: Mapping[str, tuple[int, ...]],
+    integers: frozenset[str] = frozenset(),
+) -> None:
     missing, surplus = manifest.keys() - tensors.keys(), tensors.keys() - manifest.keys()
     if missing or surplus:
         what, names = ("lacks", missing) if missing else ("has the undeclared", surplus)
@@ -252,8 +263,8 @@ def _check_manifest(tensors: Mapping[str, Tensor], manifest: Mapping[str, tuple[
     for name, tensor in tensors.items():
         if tuple(tensor.shape) != manifest[name]:
             raise PayloadError(f"{name!r} has shape {tuple(tensor.shape)}, declared was {manifest[name]}")
-        if tensor.dtype not in DTYPES:
-            raise PayloadError(f"{name!r} has the type {tensor.dtype}, which does not travel")
+        if tensor.dtype not in (INTEGERS if name in integers else FLOATS):
+            raise PayloadError(f"{name!r} has the type {tensor.dtype}, which was not declared")
 
 
 def _check_finite(tensors: Mapping[str, Tensor]) -> None:

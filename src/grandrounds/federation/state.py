@@ -46,8 +46,9 @@ def rebuild(flat: Flat) -> Any:
 def _flatten(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     match value:
         case Tensor():
-            tensors[path] = value.detach().cpu().clone().contiguous()
-            return {"tensor": path}
+            name = f"{len(tensors)}{path}"  # keys may hold a slash, or be 1 and "1": the number makes it unique
+            tensors[name] = value.detach().cpu().clone().contiguous()
+            return {"tensor": name}
         case Mapping():
             return {"dict": [[key, _flatten(item, f"{path}/{key}", tensors)] for key, item in value.items()]}
         case list() | tuple():
@@ -64,7 +65,7 @@ def _rebuild(tree: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     ((kind, value),) = tree.items()
     match kind:
         case "tensor":
-            return tensors[value]
+            return tensors[value].clone()  # an optimiser changes in place what it has loaded
         case "dict":
             return {key: _rebuild(item, tensors) for key, item in value}
         case "list":

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BertConfig, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from grandrounds.errors import ConfigError
+from grandrounds.errors import ConfigError, GrandRoundsError
 
 TINY: dict[str, Any] = {
     "hidden_size": 128,
@@ -63,7 +64,12 @@ class Encoder:
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.tokenizer.save_pretrained(folder)
+        try:
+            self.tokenizer.save_pretrained(folder)
+        except Exception as error:  # of no narrower kind: tokenizers raises nothing else
+            if "os error" not in str(error):
+                raise
+            raise GrandRoundsError(f"the tokenizer could not be written to '{folder}': {error}") from error
         self.config.save_pretrained(folder)
         (folder / "encoder_name").write_text(self.name + "\n")
 
@@ -72,9 +78,17 @@ class Encoder:
         if self.weights is None:
             model: nn.Module = AutoModel.from_config(self.config)
         else:
-            model = AutoModel.from_pretrained(self.weights, dtype=torch.float32)
+            model = self._pretrained(self.weights)
         # Random new rows: the default, a draw around the mean of 30,000 old ones, takes seconds and no better.
         model.resize_token_embeddings(len(self.tokenizer), mean_resizing=False)  # type: ignore[operator]
+        return model
+
+    def _pretrained(self, weights: str) -> nn.Module:
+        try:
+            model: nn.Module = AutoModel.from_pretrained(weights, dtype=torch.float32)
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            why = str(error).partition("\n")[0]
+            raise ConfigError(f"the weights of encoder '{self.name}' can't be read; fetch them again ({why})") from error
         return model
 
     @property

@@ -63,7 +63,10 @@ class Extractor:
 def save_model(folder: Path, task: Task, encoder: Encoder, model: nn.Module, card: str = "") -> None:
     encoder.save(folder)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    safetensors.save_file(weights, folder / "model.safetensors")
+    try:
+        safetensors.save_file(weights, folder / "model.safetensors")
+    except SafetensorError as error:
+        raise GrandRoundsError(f"the model could not be written to '{folder}': {error}; is the disk full?") from error
     about = {"task": task.name, "schema": task.schema()}
     (folder / "grandrounds.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(card or f"# A `{task.name}` model\n", encoding="utf-8")
@@ -79,13 +82,15 @@ def load(folder: str | Path) -> Extractor:
             raise GrandRoundsError(f"'{folder}': {unknown('task', about['task'], TASKS)}")
         task = TASKS[about["task"]].restore(about["schema"])
         encoder = Encoder.saved(folder)
+        model = task.model(encoder)
+        model.load_state_dict(weights)
     except FileNotFoundError as error:
+        missing = Path(error.filename or "model.safetensors").name  # safetensors does not name its file
         raise GrandRoundsError(
-            f"'{folder}' is not a saved model: it has no {Path(error.filename).name}; "
+            f"'{folder}' is not a saved model: it has no {missing}; "
             "give the model/ folder of a finished run"
         ) from error
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise GrandRoundsError(f"the model in '{folder}' is damaged; train or copy it again ({error})") from error
-    model = task.model(encoder)
-    model.load_state_dict(weights)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        why = str(error).partition("\n")[0]
+        raise GrandRoundsError(f"the model in '{folder}' is damaged; train or copy it again ({why})") from error
     return Extractor(task, encoder, model.eval())

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from grandrounds.data.documents import Document, Relation, Span
+from grandrounds.data.documents import Document, Entity, Relation, Span
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.relation_f1 import relation_counts, relation_score
 from grandrounds.models.encoder import Encoder
@@ -251,6 +251,9 @@ class SentenceRE(Task):
         threshold: float,
     ) -> Document:
         owner = {m: entity.id for entity in document.entities for m in entity.mentions}
+        # What a tagger found is of no entity yet; relations join entities.
+        alone = [Entity(m.id, m.type, (i,)) for i, m in enumerate(document.mentions) if i not in owner]
+        owner.update({entity.mentions[0]: entity.id for entity in alone})
         relations = []
         for example, row in zip(examples, probabilities, strict=True):
             best = int(row.argmax())
@@ -258,7 +261,7 @@ class SentenceRE(Task):
                 head, tail = example.mentions
                 score = {"score": f"{row[best]:.4f}"}
                 relations.append(Relation(self._labels[best], owner[head], owner[tail], (head, tail), score))
-        return replace(document, relations=tuple(relations))
+        return replace(document, entities=(*document.entities, *alone), relations=tuple(relations))
 
 
 class Marked(NamedTuple):

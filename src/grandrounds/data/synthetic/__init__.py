@@ -20,7 +20,7 @@ from grandrounds.errors import DataError
 __all__ = ["RELATIONS", "Fact", "Synthetic", "synthesize"]
 
 _CHART = {PROBLEM: 8, TREATMENT: 6, TEST: 4}
-"""How many concepts a patient's notes draw from; few, so that they meet again in sentences that relate them otherwise."""
+"""How many concepts a patient's notes draw from; few, so that they meet again, related or not."""
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from grandrounds.data.synthetic.vocabulary import CONCEPTS, TREATMENT
 
 _PLACEHOLDER = re.compile(r"\{(\w+)(\*?)\}")
 _SECTIONS = ("HISTORY OF PRESENT ILLNESS", "HOSPITAL COURSE", "ASSESSMENT AND PLAN")
-_LONGEST = 28
+_LONGEST = 26
 """Words in a sentence."""
 _ONE_IN_TEST = 4
-_STATEMENTS = (2, 2, 3)
+_STATEMENTS = (2, 3, 3)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,9 @@ def _relate_by_list(draft: Draft, writer: Writer, test: bool) -> None:
 
 
 def _document(id: str, draft: Draft, hospital: Hospital, patient: Patient, rng: Random) -> Document:
-    text, sentences, mentions = "", [], []
+    text = ""
+    sentences: list[Span] = []
+    mentions: list[Mention] = []
     index: dict[tuple[int, str], int] = {}
     for number, sentence in enumerate(draft.sentences):
         text += _lead(hospital.layout, number, len(draft.sentences))

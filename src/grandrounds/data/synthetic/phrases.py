@@ -24,26 +24,26 @@ def _parse(table: str) -> Phrases:
 
 
 CORE = _parse("""
-    t TrAP p: was started for {} | was given for {} | was used to treat {} | was ordered after {} developed
-    t TrIP p: improved {} | was followed by relief of {} | led to resolution of {} | was stopped once {} resolved
-    t TrWP p: worsened {} | was given but {} progressed | was of no benefit for {} | failed to control {}
-    t TrCP p: caused {} | led to {} | was complicated by {} | was followed by {}
-    t TrNAP p: was held for {} | was not given because of {} | was stopped when {} developed | was avoided in view of {}
-    t None p: did not cause {} | was continued despite {} | was never given for {} | was possibly related to {}
-    p TrAP t: was treated with {} | required {} | was managed with {} | led to the use of {}
-    p TrIP t: improved with {} | resolved after {} was given | was relieved by {} | was better on {}
-    p TrWP t: worsened despite {} | progressed after {} was given | was no better on {} | was not controlled with {}
-    p TrCP t: was caused by {} | developed after {} was given | was a complication of {} | was due to {}
-    p TrNAP t: led us to hold {} | was a reason not to give {} | developed so {} was stopped | precluded {}
-    p None t: was not caused by {} | was present before {} was given | was not a reason to hold {} | was not treated with {}
-    e TeRP p: showed {} | revealed {} | was positive for {} | was consistent with {}
-    e TeCP p: was ordered to evaluate {} | was obtained for {} | was done to rule out {} | was sent because of {}
-    e None p: showed no evidence of {} | was negative for {} | could not rule out {} | was not ordered for {}
-    p TeRP e: was seen on {} | was confirmed by {} | was found on {} | was revealed by {}
-    p TeCP e: prompted {} | was evaluated with {} | was the reason for {} | was to be ruled out by {}
-    p None e: was not seen on {} | was not confirmed by {} | was not the reason for {} | resolved before {} was done
-    p PIP p: was secondary to {} | was due to {} | was concerning for {} | led to {}
-    p None p: was unrelated to {} | was not due to {} | was present as well as {} | was less of a concern than {}
+    t TrAP p: was started for {} | was given for {}
+    t TrIP p: was effective for {} | was followed by relief of {}
+    t TrWP p: was of no benefit for {} | was followed by worsening of {}
+    t TrCP p: was complicated by {} | was followed by {}
+    t TrNAP p: was held for {} | was not given because of {}
+    t None p: was never needed for {} | was not complicated by {}
+    p TrAP t: was treated with {} | was managed by {}
+    p TrIP t: improved with {} | was relieved by {}
+    p TrWP t: worsened with {} | was not relieved by {}
+    p TrCP t: began with {} | was caused by {}
+    p TrNAP t: did not allow treatment with {} | was a reason to hold {}
+    p None t: was not treated with {} | was not caused by {}
+    e TeRP p: was positive for {} | showed {}
+    e TeCP p: was ordered for {} | was done to rule out {}
+    e None p: was negative for {} | could not rule out {} | showed no evidence of {}
+    p TeRP e: was seen on {} | was confirmed by {}
+    p TeCP e: was to be followed on {} | was to be ruled out by {}
+    p None e: was not seen on {} | was ruled out by {}
+    p PIP p: was secondary to {} | was due to {}
+    p None p: was unrelated to {} | was not due to {}
 """)
 
 DIALECTS = tuple(
@@ -51,136 +51,136 @@ DIALECTS = tuple(
         _parse,
         (
             """
-    t TrAP p: was begun with {} in mind | was our choice against {}
-    t TrIP p: took good care of {} | brought {} to an end
-    t TrWP p: only aggravated {} | did nothing against {}
-    t TrCP p: brought on {} | was to blame for {}
-    t TrNAP p: had to be forgone with {} in mind | was ruled out by {}
-    t None p: was not to blame for {} | was kept on in spite of {}
-    p TrAP t: called for {} | was met with {}
-    p TrIP t: yielded to {} | came to an end under {}
-    p TrWP t: was only aggravated by {} | advanced in spite of {}
-    p TrCP t: was brought on by {} | was blamed on {}
-    p TrNAP t: ruled out {} | spoke against {}
-    p None t: was not blamed on {} | had come to an end before {}
-    e TeRP p: brought to light {} | spoke for {}
-    e TeCP p: was meant to settle the matter of {} | was called for by {}
-    e None p: spoke against {} | left open the matter of {}
-    p TeRP e: was brought to light by {} | was borne out by {}
-    p TeCP e: was to be settled by {} | called for {}
-    p None e: was not borne out by {} | was left open by {}
-    p PIP p: was brought on by {} | spoke for {}
-    p None p: spoke against {} | was not brought on by {}
+    t TrAP p: was begun against {}
+    t TrIP p: worked well against {}
+    t TrWP p: did nothing against {}
+    t TrCP p: brought on {}
+    t TrNAP p: was decided against in {}
+    t None p: was not to blame for {}
+    p TrAP t: called for {}
+    p TrIP t: yielded to {}
+    p TrWP t: did not yield to {}
+    p TrCP t: was brought on by {}
+    p TrNAP t: spoke against {}
+    p None t: was not brought on by {}
+    e TeRP p: spoke for {}
+    e TeCP p: was called for by {}
+    e None p: spoke against {}
+    p TeRP e: was brought to light by {}
+    p TeCP e: was to be settled by {}
+    p None e: was not borne out by {}
+    p PIP p: was brought on by {}
+    p None p: was not brought on by {}
     """,
             """
-    t TrAP p: initiated, indication {} | on board for {}
-    t TrIP p: with good effect on {} | tolerated, {} subsided
-    t TrWP p: without effect on {} | tolerated, {} escalated
-    t TrCP p: adverse event {} | induced {}
-    t TrNAP p: contraindicated, {} | deferred, {}
-    t None p: without adverse event, {} at baseline | not indicated, {} at baseline
-    p TrAP t: covered with {} | addressed by {}
-    p TrIP t: subsided on {} | with good effect from {}
-    p TrWP t: refractory to {} | escalated on {}
-    p TrCP t: induced by {} | adverse event of {}
-    p TrNAP t: contraindication to {} | deferring {}
-    p None t: no contraindication to {} | at baseline, tolerated {}
-    e TeRP p: notable for {} | demonstrated {}
-    e TeCP p: requested, query {} | pending, query {}
-    e None p: unremarkable for {} | not notable for {}
-    p TeRP e: demonstrated on {} | notable on {}
-    p TeCP e: queried, pending {} | under evaluation by {}
-    p None e: not demonstrated on {} | at baseline before {}
-    p PIP p: in the setting of {} | induced by {}
-    p None p: not in the setting of {} | at baseline next to {}
+    t TrAP p: initiated, indication {}
+    t TrIP p: with good effect on {}
+    t TrWP p: without effect on {}
+    t TrCP p: with adverse event {}
+    t TrNAP p: contraindicated in {}
+    t None p: not indicated in {}
+    p TrAP t: covered with {}
+    p TrIP t: subsided on {}
+    p TrWP t: refractory to {}
+    p TrCP t: induced by {}
+    p TrNAP t: contraindication to {}
+    p None t: no contraindication to {}
+    e TeRP p: notable for {}
+    e TeCP p: requested, query {}
+    e None p: unremarkable for {}
+    p TeRP e: demonstrated on {}
+    p TeCP e: queried, pending {}
+    p None e: not demonstrated on {}
+    p PIP p: in the setting of {}
+    p None p: not in the setting of {}
     """,
             """
-    t TrAP p: was prescribed to address {} | was titrated against {}
-    t TrIP p: ameliorated {} | achieved remission of {}
-    t TrWP p: exacerbated {} | did not achieve remission of {}
-    t TrCP p: precipitated {} | provoked {}
-    t TrNAP p: was withheld owing to {} | was discontinued upon onset of {}
-    t None p: did not provoke {} | was prescribed before the onset of {}
-    p TrAP t: was an indication for {} | was addressed by prescribing {}
-    p TrIP t: abated upon {} | achieved remission with {}
-    p TrWP t: was exacerbated by {} | did not abate upon {}
-    p TrCP t: was precipitated by {} | was provoked by {}
-    p TrNAP t: was the ground for withholding {} | was a contraindication to prescribing {}
-    p None t: was no indication for {} | did not follow from {}
-    e TeRP p: disclosed {} | established the presence of {}
-    e TeCP p: was undertaken to exclude {} | was requested on suspicion of {}
-    e None p: excluded {} | did not disclose {}
-    p TeRP e: was disclosed by {} | was established by {}
-    p TeCP e: was the suspicion behind {} | was to be excluded by {}
-    p None e: was excluded by {} | was not disclosed by {}
-    p PIP p: was attributed to {} | raised suspicion of {}
-    p None p: was not attributed to {} | raised no suspicion of {}
+    t TrAP p: was prescribed upon onset of {}
+    t TrIP p: achieved remission of {}
+    t TrWP p: did not achieve remission of {}
+    t TrCP p: provoked {}
+    t TrNAP p: was withheld upon onset of {}
+    t None p: was prescribed before onset of {}
+    p TrAP t: was an indication for {}
+    p TrIP t: abated upon {}
+    p TrWP t: did not abate upon {}
+    p TrCP t: was provoked by {}
+    p TrNAP t: was the ground for withholding {}
+    p None t: was no indication for {}
+    e TeRP p: disclosed {}
+    e TeCP p: was requested on suspicion of {}
+    e None p: did not disclose {}
+    p TeRP e: was disclosed by {}
+    p TeCP e: was the suspicion behind {}
+    p None e: was not disclosed by {}
+    p PIP p: was attributed to {}
+    p None p: was not attributed to {}
     """,
             """
-    t TrAP p: was added to cover {} | was loaded for {}
-    t TrIP p: knocked down {} | turned {} around
-    t TrWP p: made {} worse | did not touch {}
-    t TrCP p: set off {} | gave her {}
-    t TrNAP p: was pulled for {} | was off the table given {}
-    t None p: did not set off {} | was left alone with {}
-    p TrAP t: got {} | was covered with {}
-    p TrIP t: cleared on {} | was turned around by {}
-    p TrWP t: got worse on {} | was not touched by {}
-    p TrCP t: was set off by {} | was a side effect of {}
-    p TrNAP t: took {} off the table | made us pull {}
-    p None t: was not set off by {} | got better without {}
-    e TeRP p: came back with {} | picked up {}
-    e TeCP p: was sent off looking for {} | was repeated given {}
-    e None p: came back without {} | did not pick up {}
-    p TeRP e: was picked up by {} | came back on {}
-    p TeCP e: got {} to look closer | was worked up with {}
-    p None e: was not picked up by {} | was there before {}
-    p PIP p: was set off by {} | looked like {}
-    p None p: did not look like {} | was not set off by {}
+    t TrAP p: was added for {}
+    t TrIP p: turned around {}
+    t TrWP p: did not touch {}
+    t TrCP p: set off {}
+    t TrNAP p: was pulled for {}
+    t None p: did not set off {}
+    p TrAP t: got {}
+    p TrIP t: cleared on {}
+    p TrWP t: got worse on {}
+    p TrCP t: was set off by {}
+    p TrNAP t: made us pull {}
+    p None t: cleared without {}
+    e TeRP p: came back with {}
+    e TeCP p: was sent off for {}
+    e None p: came back without {}
+    p TeRP e: was picked up by {}
+    p TeCP e: got worked up with {}
+    p None e: was not picked up by {}
+    p PIP p: was set off by {}
+    p None p: was not set off by {}
     """,
             """
-    t TrAP p: was instituted in response to {} | was employed for {}
-    t TrIP p: afforded control of {} | alleviated {}
-    t TrWP p: afforded no control of {} | intensified {}
-    t TrCP p: gave rise to {} | resulted in {}
-    t TrNAP p: was omitted on account of {} | was suspended on account of {}
-    t None p: gave no rise to {} | was resumed regardless of {}
-    p TrAP t: necessitated {} | was approached with {}
-    p TrIP t: was alleviated by {} | came under control with {}
-    p TrWP t: was intensified by {} | remained out of control with {}
-    p TrCP t: arose from {} | resulted from {}
-    p TrNAP t: dissuaded us from {} | necessitated suspending {}
-    p None t: did not arise from {} | did not necessitate suspending {}
-    e TeRP p: documented {} | bore evidence of {}
-    e TeCP p: was arranged in response to {} | was arranged to look into {}
-    e None p: bore no evidence of {} | was indeterminate for {}
-    p TeRP e: was documented by {} | was evident on {}
-    p TeCP e: necessitated {} | was looked into by {}
-    p None e: was not evident on {} | was indeterminate on {}
-    p PIP p: arose from {} | gave rise to {}
-    p None p: did not arise from {} | gave no rise to {}
+    t TrAP p: was instituted on account of {}
+    t TrIP p: afforded control of {}
+    t TrWP p: afforded no control of {}
+    t TrCP p: gave rise to {}
+    t TrNAP p: was omitted on account of {}
+    t None p: gave no rise to {}
+    p TrAP t: necessitated {}
+    p TrIP t: was alleviated by {}
+    p TrWP t: was intensified by {}
+    p TrCP t: arose from {}
+    p TrNAP t: necessitated suspending {}
+    p None t: did not arise from {}
+    e TeRP p: bore evidence of {}
+    e TeCP p: was arranged on account of {}
+    e None p: bore no evidence of {}
+    p TeRP e: was evident on {}
+    p TeCP e: was looked into by {}
+    p None e: was not evident on {}
+    p PIP p: arose from {}
+    p None p: did not arise from {}
     """,
             """
-    t TrAP p: ordered per protocol for {} | scheduled against {}
-    t TrIP p: effective, {} now gone | reduced {}
-    t TrWP p: ineffective, {} now up | increased {}
-    t TrCP p: reaction noted, {} | triggered {}
-    t TrNAP p: cancelled per protocol, {} | not cleared because of {}
-    t None p: no reaction noted, {} unchanged | reviewed, {} unchanged
-    p TrAP t: per protocol got {} | answered with {}
-    p TrIP t: now gone with {} | reduced by {}
-    p TrWP t: now up with {} | increased by {}
-    p TrCP t: reaction to {} | triggered by {}
-    p TrNAP t: per protocol cancelled {} | not cleared for {}
-    p None t: not a reaction to {} | unchanged, cleared for {}
-    e TeRP p: flagged {} | result {}
-    e TeCP p: scheduled, question of {} | ordered per protocol, {}
-    e None p: did not flag {} | question of {} not answered
-    p TeRP e: flagged by {} | as per result of {}
-    p TeCP e: in question, awaiting {} | per protocol scheduled {}
-    p None e: not flagged by {} | unchanged since {}
-    p PIP p: triggered by {} | points to {}
-    p None p: not triggered by {} | does not point to {}
+    t TrAP p: ordered per protocol for {}
+    t TrIP p: reduced {}
+    t TrWP p: increased {}
+    t TrCP p: triggered {}
+    t TrNAP p: cancelled per protocol for {}
+    t None p: reviewed, no change for {}
+    p TrAP t: answered with {}
+    p TrIP t: reduced by {}
+    p TrWP t: increased by {}
+    p TrCP t: triggered by {}
+    p TrNAP t: not cleared for {}
+    p None t: cleared for {}
+    e TeRP p: flagged {}
+    e TeCP p: scheduled, question of {}
+    e None p: did not flag {}
+    p TeRP e: flagged by {}
+    p TeCP e: in question, awaiting {}
+    p None e: not flagged by {}
+    p PIP p: triggered by {}
+    p None p: not triggered by {}
     """,
         ),
     )

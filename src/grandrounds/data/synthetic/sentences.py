@@ -19,17 +19,10 @@ from grandrounds.data.synthetic.vocabulary import CONCEPTS, PROBLEM, TEST, TREAT
 LETTER = {TREATMENT: "t", TEST: "e", PROBLEM: "p"}
 _TYPE = {letter: type for type, letter in LETTER.items()}
 
-# How often; what follows is what makes word counts insufficient, and None pairs the majority.
-_TWO_CLAUSES = 0.3
-_SECOND_PREDICATE = 0.6
-_RELATIVE_CLAUSE = 0.3
-_TWO_OBJECTS = 0.12
-_FRAME = 0.15
-_CONTRAST = 0.12
-_BACKGROUND = 0.12
-_MODIFIER = 0.3
-_STATES_A_FACT = 0.75
-_TEASES_WITH_A_FACT = 0.6
+_SHAPES = {"plain": 1, "inverted": 1, "coordinated": 6, "relative": 4, "paired": 2, "listed": 1, "contrasted": 1}
+"""How often a sentence has a form; most have a third mention, where counts of words don't tell whose a word is."""
+_OPENER, _BACKGROUND, _WHEN, _MODIFIER = 0.3, 0.06, 0.3, 0.3
+_STATES_A_FACT, _TEASES_WITH_A_FACT = 0.75, 0.6
 
 
 @dataclass(frozen=True)
@@ -53,16 +46,19 @@ class Writer:
         self.relations: list[Fact] = []
 
     def sentence(self) -> Sentence:
-        text = self._background() + self._clause()
-        if self._chance(_TWO_CLAUSES):
-            text += self.rng.choice(phrases.LINKS) + self._clause()
-        return Sentence(text, tuple(self.relations))
+        shape = self.rng.choices(list(_SHAPES), list(_SHAPES.values()))[0]
+        text = self._opening() + self._clause(shape)
+        if shape == "paired":
+            text += self.rng.choice(phrases.LINKS) + self._clause("plain")
+        return Sentence(text + self._when(), tuple(self.relations))
 
     def about(self, concept: str) -> Sentence:
         """A sentence that refers back to a concept of the sentence before."""
         self.used.add(concept)
-        text = f"{{{concept}*}} {self._predicates(concept, self._label(CONCEPTS[concept].type))}"
-        return Sentence(text, tuple(self.relations))
+        label = self._label(CONCEPTS[concept].type)
+        said = self._predicate(concept, label, self._partner(concept, label))
+        more = " " + self._another(concept, label) if self._chance(0.5) else ""
+        return Sentence(f"{{{concept}*}} {said}{more}", tuple(self.relations))
 
     def fill(self, template: str, **words: object) -> str:
         """Put new concepts in place of {t}, {e}, {p}, {p2}, {p3}."""
@@ -82,54 +78,50 @@ class Writer:
         first, second = template.format(**slots, when=self.rng.choice(phrases.WHEN)).split(". ")
         return first, second, Fact(head, key[1], tail)
 
-    def _background(self) -> str:
+    def _opening(self) -> str:
         if self._chance(_BACKGROUND):
             return self.fill(self.rng.choice(phrases.BACKGROUNDS)) + ", "
-        return self.rng.choice(phrases.OPENERS) + ", " if self._chance(0.4) else ""
+        return self.rng.choice(phrases.OPENERS) + ", " if self._chance(_OPENER) else ""
 
-    def _clause(self) -> str:
+    def _clause(self, shape: str) -> str:
         label = self._label(*LETTER)
         head, tail = self._pair(label)
-        if self._chance(_FRAME) and label != "PIP" and CONCEPTS[head].type != PROBLEM:
-            return self._frame(label, head, tail)
+        if shape == "inverted" and CONCEPTS[head].type != PROBLEM:
+            return self._inverted(label, head, tail)
         subject, object = (head, tail) if self._chance(0.6) else (tail, head)
-        words = self._subject(subject)
-        return f"{words} {self._predicates(subject, label, object)}{self._when()}"
+        text = f"{self._subject(subject, shape)} {self._predicate(subject, label, object, twice=shape == 'listed')}"
+        if shape == "coordinated":
+            text += " " + self._another(subject, label)
+        if shape == "relative":
+            text += phrases.RELATIVE + self._next(object, label)
+        return text
 
-    def _frame(self, label: str, head: str, tail: str) -> str:
+    def _inverted(self, label: str, head: str, tail: str) -> str:
         self._state(label, head, tail)
         letter = LETTER[CONCEPTS[head].type]
         template = self.rng.choice(phrases.FRAMES[letter, label, "p"])
-        return template.format(**{letter: self._phrase(head), "p": self._phrase(tail)}) + self._when()
+        return template.format(**{letter: self._phrase(head), "p": self._phrase(tail)})
 
-    def _subject(self, concept: str) -> str:
-        if CONCEPTS[concept].type != PROBLEM and self._chance(_CONTRAST):
-            other = self._other(CONCEPTS[concept].type)
-            return self.rng.choice(phrases.CONTRASTS).format(self._phrase(concept), self._phrase(other))
+    def _subject(self, concept: str, shape: str) -> str:
+        type = CONCEPTS[concept].type
+        if shape == "contrasted" and type != PROBLEM:
+            return self.rng.choice(phrases.CONTRASTS).format(self._phrase(concept), self._phrase(self._other(type)))
         return self._phrase(concept)
 
-    def _predicates(self, subject: str, label: str, object: str | None = None) -> str:
-        """One to three predicates of a subject, one of which may hang on the object instead: ", which ..."."""
-        object = object or self._partner(subject, label)
-        relative = self._chance(_RELATIVE_CLAUSE)
-        # With two objects "which" would hang on the wrong one.
-        text = self._predicate(subject, label, object, single=relative)
-        if relative:
-            text += phrases.RELATIVE + self._next_predicate(object)
-        if self._chance(_SECOND_PREDICATE / 3 if relative else _SECOND_PREDICATE):
-            text += (", " if relative else " ") + self.rng.choice(phrases.JOINTS) + self._next_predicate(subject)
-        return text
+    def _another(self, subject: str, label: str) -> str:
+        """A second thing said of the subject."""
+        return self.rng.choice(phrases.JOINTS) + self._next(subject, label)
 
-    def _next_predicate(self, subject: str) -> str:
-        label = self._label(CONCEPTS[subject].type)
-        return self._predicate(subject, label, self._partner(subject, label))
+    def _next(self, subject: str, label: str) -> str:
+        other = self._label(CONCEPTS[subject].type, but=label)
+        return self._predicate(subject, other, self._partner(subject, other))
 
-    def _predicate(self, subject: str, label: str, object: str, *, single: bool = False) -> str:
+    def _predicate(self, subject: str, label: str, object: str, *, twice: bool = False) -> str:
         key = LETTER[CONCEPTS[subject].type], label, LETTER[CONCEPTS[object].type]
         phrase = self.rng.choice(self.hospital.phrases(key, self.rng))
         self._state(label, subject, object)
         words = self._phrase(object)
-        if not single and self._chance(_TWO_OBJECTS):
+        if twice:
             second = self._partner(subject, label, CONCEPTS[object].type)
             self._state(label, subject, second)
             words += (" or " if label == NO_RELATION else " and ") + self._phrase(second)
@@ -140,12 +132,13 @@ class Writer:
             head_first = label == "PIP" or CONCEPTS[one].type != PROBLEM
             self.relations.append(Fact(one, label, other) if head_first else Fact(other, label, one))
 
-    def _label(self, *subject_types: str) -> str:
+    def _label(self, *subject_types: str, but: str | None = None) -> str:
         """A relation, or None, that something of such a type can be the subject of."""
         labels = [
             label
             for label in self.hospital.weights
-            if label == NO_RELATION or PROBLEM in subject_types or HEAD_TYPE[label] in subject_types
+            if label != but
+            and (label == NO_RELATION or PROBLEM in subject_types or HEAD_TYPE[label] in subject_types)
         ]
         return self.rng.choices(labels, [self.hospital.weights[label] for label in labels])[0]
 
@@ -195,7 +188,7 @@ class Writer:
         return text
 
     def _when(self) -> str:
-        return " " + self.rng.choice(phrases.WHEN) if self._chance(0.35) else ""
+        return " " + self.rng.choice(phrases.WHEN) if self._chance(_WHEN) else ""
 
     def _chance(self, probability: float) -> bool:
         return self.rng.random() < probability

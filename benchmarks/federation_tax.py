@@ -1,0 +1,155 @@
+"""What federating costs: a FedAvg round through the whole machinery, over a bare PyTorch loop on the same batches.
+
+The two take turns site by site, so that whatever else the machine does slows both.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmarks.bare import BareFedAvg
+from benchmarks.corpus import federation
+from benchmarks.measuring import Row, Settings, ratio
+from benchmarks.stepped import EnoughError
+from grandrounds.experiment.checkpoints import Checkpoints, Progress
+from grandrounds.experiment.loop import Silent, run
+from grandrounds.experiment.simulation import Simulation
+from grandrounds.federation.learner import Server
+
+GOAL = 1.05
+
+PARTS = {
+    "digest": [("payloads.py", "digest")],
+    "finite check": [("payloads.py", "_check_finite")],
+    "bytes count": [("payloads.py", "nbytes")],
+    "load weights": [("learner.py", "_copy_into")],
+    "mean": [("~", "<method 'lerp_' of 'torch._C.TensorBase' objects>")],
+    "snapshot": [("learner.py", "snapshot")],
+    "optimiser": [("training.py", "make_optimizer")],
+    "batches": [("learner.py", "_batch"), ("batching.py", "training_batches")],
+    "audit": [("audit.py", "write")],
+    "seeds": [("seeds.py", "generator"), ("random.py", "fork_rng"), ("random.py", "manual_seed")],
+}
+"""What a round does beside forward, backward and step; some of it (load, mean, optimiser) the bare loop does too."""
+
+
+def measure(settings: Settings) -> Iterator[Row]:
+    sites, per_site = (4, 16) if settings.quick else (20, 48)
+    for encoder, name, rounds in (
+        ("tiny", "tiny", 3 if settings.quick else 9),
+        (settings.encoder, settings.encoder_name, 1 if settings.quick else 3),
+    ):
+        folder = settings.folder / f"tax-{name}"
+        race = Race(rounds, lambda sentence, name=name: settings.say(f"{name}: {sentence}"), folder / "checkpoints")
+        with suppress(EnoughError):
+            run(federation(folder, encoder, sites, per_site), folder, folder / "run", watcher=race)
+        yield from race.rows(name, {"sites": sites, "sentences_per_site": per_site, "rounds": rounds})
+
+
+class Clocks(NamedTuple):
+    """Seconds of the wall clock and of this process: on a busy machine the second is the steadier."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    @classmethod
+    def now(cls) -> Clocks:
+        return cls(time.perf_counter(), time.process_time())
+
+    def plus_since(self, mark: Clocks) -> Clocks:
+        now = self.now()
+        return Clocks(self.wall + now.wall - mark.wall, self.cpu + now.cpu - mark.cpu)
+
+
+class Race(Silent):
+    """Watches a run, and whenever a site has answered, runs the bare loop for that site.
+
+    The first round warms up, the last is profiled instead of raced.
+    """
+
+    def __init__(self, rounds: int, say: Callable[[str], None], checkpoints: Path) -> None:
+        self.rounds, self.say, self.checkpoints = rounds, say, checkpoints
+        self.federated, self.bare = list[Clocks](), list[Clocks]()
+        self.distance = 0.0
+        self.profile = cProfile.Profile()
+
+    def started(self, simulation: Simulation, rounds: int, done: int) -> None:
+        self.simulation, self.rival = simulation, BareFedAvg(simulation)
+
+    def asking(self, round: int, sites: int) -> None:
+        if round > self.rounds + 2:
+            raise EnoughError
+        self.profiled = round == self.rounds + 2
+        self.say("warm-up" if round == 1 else "profile" if self.profiled else f"round {round - 1} of {self.rounds}")
+        self.rival.prepare(round)
+        self.ours, self.theirs = Clocks(), Clocks()
+        self.mark = Clocks.now()
+        if self.profiled:
+            self.profile.enable()
+
+    def answered(self, site: str) -> None:
+        if self.profiled:
+            return
+        self.ours = self.ours.plus_since(self.mark)
+        self.rival.seed(site)
+        mark = Clocks.now()
+        self.rival.train(site)
+        self.theirs = self.theirs.plus_since(mark)
+        self.mark = Clocks.now()
+
+    def finished_round(self, metrics: Mapping[str, Any]) -> None:
+        self.profile.disable()
+        if self.profiled:
+            return
+        self.ours = self.ours.plus_since(self.mark)
+        mark = Clocks.now()
+        self.rival.average()
+        self.theirs = self.theirs.plus_since(mark)
+        self.distance = max(self.distance, self.rival.distance(self.simulation.model.state_dict()))
+        if metrics["round"] > 1:
+            self.federated.append(self.ours)
+            self.bare.append(self.theirs)
+
+    def rows(self, name: str, detail: Mapping[str, Any]) -> Iterator[Row]:
+        bare = median(clocks.wall for clocks in self.bare)
+        parts = {part: seconds / bare for part, seconds in _parts(self.profile).items()}
+        largest = sorted(parts, key=lambda part: -parts[part])[:4]
+        yield ratio(
+            name,
+            [clocks.wall for clocks in self.federated],
+            [clocks.wall for clocks in self.bare],
+            GOAL,
+            note=", ".join(f"{part} {parts[part]:.1%}" for part in largest),
+            detail={
+                **detail,
+                "ratio_of_cpu_time": median(a.cpu / b.cpu for a, b in zip(self.federated, self.bare, strict=True)),
+                "bare_seconds_a_round": bare,
+                "parts_over_bare": parts,
+                "largest_difference_of_weights": self.distance,
+            },
+        )
+        yield Row(f"{name}, a checkpoint", self._checkpoint() / bare, note="of a bare round; beside a round, not in it")
+
+    def _checkpoint(self) -> float:
+        server, seconds = Server(self.simulation.practice, self.simulation.splits, self.simulation.model), []
+        for round in range(3):
+            began = time.perf_counter()
+            Checkpoints(self.checkpoints).save(Progress(round), server.snapshot())
+            seconds.append(time.perf_counter() - began)
+        return median(seconds)
+
+
+def _parts(profile: cProfile.Profile) -> dict[str, float]:
+    """Seconds of each part in the profiled round; a part whose functions have new names has none."""
+    found: dict[tuple[str, str], float] = {}
+    for (file, _, function), (_, _, _, cumulative, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        key = Path(file).name, function
+        found[key] = found.get(key, 0.0) + cumulative
+    return {part: sum(found.get(key, 0.0) for key in keys) for part, keys in PARTS.items()}

@@ -1,0 +1,60 @@
+"""What a benchmark is given and what it gives back. Everything is a ratio of two things measured in turn, in one run:
+seconds of different days, or of different machines, say nothing about each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all benchmarks share."""
+
+    folder: Path
+    """Scratch space, gone afterwards."""
+    encoder: str
+    """A folder with an encoder of real size."""
+    encoder_name: str
+    quick: bool
+    say: Callable[[str], None]
+
+    @property
+    def encoders(self) -> list[tuple[str, str]]:
+        """`tiny` and, unless it must be quick, the one of real size: each with its name."""
+        return [("tiny", "tiny")] + ([] if self.quick else [(self.encoder, self.encoder_name)])
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: a ratio, or a number that stands beside one."""
+
+    case: str
+    measured: float
+    goal: float | None = None
+    """None: for information."""
+    unit: str = "x"
+    low: float | None = None
+    high: float | None = None
+    note: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.goal is None else self.measured <= self.goal
+
+
+def ratio(case: str, ones: Sequence[float], others: Sequence[float], goal: float | None, **more: Any) -> Row:
+    """The median of the pairs' ratios, with the smallest and the largest."""
+    pairs = [one / other for one, other in zip(ones, others, strict=True)]
+    return Row(case, median(pairs), goal, low=min(pairs), high=max(pairs), **more)
+
+
+def load() -> float:
+    """How many processes wanted a core in the last minute; above the number of cores, seconds are not to be trusted."""
+    return round(os.getloadavg()[0], 2)

@@ -1,0 +1,215 @@
+"""Commands as a shell runs them: real processes with exit codes and signals.
+
+Importing torch takes 5 seconds, so one process imports everything once and forks a child for each command.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+PRELOADED = (
+    "grandrounds.cli.app",
+    "click",
+    "numpy.random",
+    "torch._dynamo",
+    "torch.distributed.tensor",
+    "transformers.models.bert.modeling_bert",
+    "transformers.models.auto.modeling_auto",
+)
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "COLUMNS": "120"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended. A process ended by a signal has its number, negative, as code."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    def good(self) -> Outcome:
+        assert self.code == 0, self.stderr
+        return self
+
+    def json(self) -> Any:
+        """Standard output holds nothing but the result."""
+        return json.loads(self.good().stdout)
+
+    def complaint(self, code: int = 1) -> str:
+        """The one sentence of a command that failed as it should; notes and progress are indented."""
+        assert "Traceback" not in self.stderr, self.stderr
+        assert self.code == code, self.stderr
+        said = [line for line in self.stderr.splitlines() if line.strip() and not line.startswith("  ")]
+        assert len(said) == 1, self.stderr
+        assert said[0].startswith("grandrounds: "), self.stderr
+        return said[0].removeprefix("grandrounds: ")
+
+
+class Running:
+    """A command that goes on."""
+
+    def __init__(self, pid: int, stdout: Path, stderr: Path) -> None:
+        self.pid, self._stdout, self._stderr = pid, stdout, stderr
+        self._code: int | None = None
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def ended(self, timeout: float) -> bool:
+        if self._code is None:
+            self._code = _ask({"wait": self.pid, "timeout": timeout})
+        return self._code is not None
+
+    def wait(self, timeout: float = 120) -> Outcome:
+        if not self.ended(timeout):
+            os.killpg(self.pid, signal.SIGKILL)
+            raise AssertionError(f"not ended after {timeout} s: {self._stderr.read_text()}")
+        assert self._code is not None
+        return Outcome(self._code, self._stdout.read_text("utf-8"), self._stderr.read_text("utf-8"))
+
+    def family(self) -> dict[int, str]:
+        """The command lines of its living processes, itself and all that it started, whoever their parent is now."""
+        found = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                state, _, _, session = stat.read_text().rpartition(") ")[2].split()[:4]
+                if int(session) == self.pid and state != "Z":
+                    command = (stat.parent / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[int(stat.parent.name)] = command.decode()
+        return found
+
+    def until(self, path: Path, timeout: float = 60) -> None:
+        """Wait for a file that the command writes."""
+        limit = time.monotonic() + timeout
+        while not path.exists():
+            assert not self.ended(0), self.wait().stderr
+            assert time.monotonic() < limit, f"no {path.name} after {timeout} s"
+            time.sleep(0.005)
+
+
+def start(*arguments: str | Path, cwd: Path | None = None, prelude: str = "") -> Running:
+    """Start `grandrounds ARGUMENTS`; `prelude` is Python that its process runs first."""
+    scratch = _scratch()
+    number = len(list(scratch.iterdir()))
+    stdout, stderr = scratch / f"{number}.out", scratch / f"{number}.err"
+    wish = {"argv": ["grandrounds", *map(str, arguments)], "cwd": str(cwd or scratch), "prelude": prelude}
+    return Running(_ask({**wish, "stdout": str(stdout), "stderr": str(stderr)}), stdout, stderr)
+
+
+def run(*arguments: str | Path, cwd: Path | None = None, prelude: str = "") -> Outcome:
+    return start(*arguments, cwd=cwd, prelude=prelude).wait()
+
+
+@cache
+def _scratch() -> Path:
+    import shutil
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="grandrounds-commands-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    server = subprocess.Popen(
+        [sys.executable, __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **ENVIRONMENT},
+    )
+    atexit.register(server.stdin.close)  # type: ignore[union-attr]
+    return server
+
+
+def _ask(wish: Mapping[str, Any]) -> Any:
+    server = _server()
+    assert server.stdin
+    assert server.stdout
+    server.stdin.write(json.dumps(wish) + "\n")
+    server.stdin.flush()
+    return json.loads(server.stdout.readline())
+
+
+def _serve() -> str:
+    """Answer wishes until standard input ends; gives, in a child, the prelude to run before the command."""
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a child that never looks at these objects need not copy their pages
+    answers = os.fdopen(os.dup(1), "w")
+    for line in sys.stdin:
+        wish = json.loads(line)
+        if "wait" in wish:
+            answers.write(json.dumps(_wait(wish["wait"], wish["timeout"])) + "\n")
+        elif pid := os.fork():
+            answers.write(json.dumps(pid) + "\n")
+        else:
+            answers.detach()
+            _become(wish)
+            return str(wish["prelude"])
+        answers.flush()
+    os._exit(0)
+
+
+def _wait(pid: int, timeout: float) -> int | None:
+    limit = time.monotonic() + timeout
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() >= limit:
+            return None
+        time.sleep(0.005)
+
+
+def _become(wish: Mapping[str, Any]) -> None:
+    os.setsid()
+    for number, (path, mode) in enumerate([(os.devnull, "r"), (wish["stdout"], "w"), (wish["stderr"], "w")]):
+        with open(path, mode) as file:
+            os.dup2(file.fileno(), number)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    os.chdir(wish["cwd"])
+    sys.argv = wish["argv"]
+
+
+def _run_command(prelude: str) -> NoReturn:
+    """As the interpreter would, but for the second that it takes to clear a thousand modules away."""
+    from grandrounds.cli import main
+
+    code: Any = 0
+    try:
+        exec(prelude, {})
+        main()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(ValueError, OSError):
+            stream.flush()
+    os._exit(code or 0)
+
+
+if __name__ == "__main__":
+    _run_command(_serve())

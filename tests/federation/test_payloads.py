@@ -1,0 +1,323 @@
+"""What travels is measured exactly, decoded safely and checked before use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import torch as safetensors
+from torch import Tensor
+
+from grandrounds.federation.payloads import (
+    KINDS,
+    METADATA_KEY,
+    Done,
+    Expected,
+    Packed,
+    Parameters,
+    Payload,
+    PayloadError,
+    Predictions,
+    Scores,
+    unpack,
+)
+
+
+def some(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape))).to(dtype)
+
+
+PROBABILITIES = torch.tensor([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
+WEIGHTS = {"head.weight": some(3, 4), "head.bias": some(3), "count": torch.tensor(7)}
+PAYLOADS: dict[str, Payload] = {
+    "parameters": Parameters(WEIGHTS),
+    "predictions": Predictions(PROBABILITIES, "probabilities", "d1"),
+    "scores": Scores({"tp/Tr\"IP": 3.0, "fn/Fieber über 39°": 0.125, "n": 10.0}),
+    "done": Done(),
+}
+COUNT = frozenset({"count"})
+EXPECTED = Expected({"head.weight": (3, 4), "head.bias": (3,), "count": ()}, 2, (3, "d1"), integers=COUNT)
+
+
+def test_every_kind_is_tried_here() -> None:
+    assert PAYLOADS.keys() == KINDS.keys()
+
+
+@pytest.mark.parametrize("compression", ["fp32", "fp16"])
+@pytest.mark.parametrize("kind", PAYLOADS)
+def test_bytes_are_counted_as_they_are_written_and_come_back(kind: str, compression: Any) -> None:
+    packed = PAYLOADS[kind].pack(compression)
+    data = packed.to_bytes()
+    assert packed.nbytes == len(data)
+    again = Packed.from_bytes(data)
+    assert (again.kind, dict(again.header), again.nbytes) == (kind, dict(packed.header), len(data))
+    assert again.digest == packed.digest
+    assert again.to_bytes() == data == packed.to_bytes()
+    assert same(unpack(again, EXPECTED), unpack(packed, EXPECTED))
+
+
+def same(one: Payload, other: Payload) -> bool:
+    def plain(payload: Payload) -> Any:
+        values = getattr(payload, "values", None)
+        tensors = isinstance(payload, Parameters)
+        shown = {n: v.tolist() for n, v in values.items()} if tensors else getattr(values, "tolist", lambda: values)()
+        return type(payload), shown, getattr(payload, "form", None)
+
+    return bool(plain(one) == plain(other))
+
+
+DTYPES = [torch.float64, torch.int64, torch.float32, torch.float16, torch.uint8]
+tensors_of_all_types = st.dictionaries(
+    st.text(min_size=1, max_size=6).filter(lambda name: name != "__metadata__"),
+    st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 12), max_size=2)),
+    max_size=7,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(tensors_of_all_types)
+def test_bytes_are_counted_exactly_for_any_names_shapes_and_types(layout: dict[str, Any]) -> None:
+    packed = Packed("parameters", {}, {name: torch.ones(shape, dtype=dtype) for name, (dtype, shape) in layout.items()})
+    assert packed.nbytes == len(packed.to_bytes())
+    assert Packed.from_bytes(packed.to_bytes()).digest == packed.digest
+
+
+def test_bytes_are_counted_in_the_order_of_the_wire() -> None:
+    """int64 stands before float64 there, and offsets have as many digits as their place demands."""
+    for size in range(1, 40):
+        tensors = {"a": torch.ones(1, dtype=torch.float64), "b": torch.ones(size * 12, dtype=torch.int64)}
+        tensors |= {f"c{i}": torch.ones(1, dtype=torch.float64) for i in range(4)}
+        packed = Packed("parameters", {}, tensors)
+        assert packed.nbytes == len(packed.to_bytes())
+
+
+def test_tensors_that_are_views_and_transposed_travel_by_value() -> None:
+    base = some(4, 6)
+    packed = Parameters({"t": base.T, "row": base[1]}).pack("fp32")
+    again = Packed.from_bytes(packed.to_bytes())
+    assert packed.nbytes == len(packed.to_bytes())
+    assert torch.equal(again.tensors["t"], base.T)
+    assert torch.equal(again.tensors["row"], base[1])
+    assert again.digest == packed.digest
+
+
+def test_fp16_halves_the_bytes_of_weights_and_keeps_integers() -> None:
+    weights = Parameters({"w": some(100, 100), "count": torch.tensor(2**40 + 1)})
+    full, half = weights.pack("fp32"), weights.pack("fp16")
+    assert full.nbytes - half.nbytes == pytest.approx(20_000, abs=16)
+    expected = Expected({"w": (100, 100), "count": ()}, integers=COUNT)
+    grown = unpack(half, expected)
+    assert isinstance(grown, Parameters)
+    assert grown.values["w"].dtype == torch.float32
+    assert torch.equal(grown.values["w"], weights.values["w"].half().float())
+    assert grown.values["count"].item() == 2**40 + 1
+
+
+def test_one_bit_more_or_less_is_another_digest() -> None:
+    digests = {Parameters(WEIGHTS).pack("fp32").digest}
+    for element in range(12):
+        for bit in (0, 13, 31):
+            weight = WEIGHTS["head.weight"].clone()
+            weight.view(torch.int32).view(-1)[element] ^= 1 << bit if bit < 31 else -(1 << 31)
+            digests.add(Parameters({**WEIGHTS, "head.weight": weight}).pack("fp32").digest)
+    digests.add(Parameters({**WEIGHTS, "head.weight": WEIGHTS["head.weight"].reshape(4, 3)}).pack("fp32").digest)
+    digests.add(Parameters({("x" + n): v for n, v in WEIGHTS.items()}).pack("fp32").digest)
+    digests.add(Packed("other", {"encoding": "fp32"}, WEIGHTS).digest)
+    assert len(digests) == 1 + 36 + 3
+
+
+# Every check
+
+
+def refused(packed: Packed, because: str, expected: Expected = EXPECTED, kind: type[Payload] | None = None) -> None:
+    with pytest.raises(PayloadError, match=because):
+        unpack(packed, expected, kind)
+
+
+def weights(**changes: Tensor) -> Packed:
+    named = {**WEIGHTS, **{name.replace("__", "."): value for name, value in changes.items()}}
+    return Packed("parameters", {"encoding": "fp32"}, named)
+
+
+def test_a_missing_tensor_is_named() -> None:
+    refused(Packed("parameters", {}, {"head.bias": some(3), "count": torch.tensor(1)}), "lacks 'head.weight'")
+
+
+def test_a_surplus_tensor_is_named() -> None:
+    refused(weights(patients=some(2)), "has the undeclared 'patients'")
+
+
+def test_another_shape_is_named() -> None:
+    refused(weights(head__bias=some(4)), r"'head.bias' has shape \(4,\), declared was \(3,\)")
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_values_that_are_not_finite_are_refused(bad: float, dtype: torch.dtype) -> None:
+    refused(weights(head__bias=torch.tensor([0, bad, 1], dtype=dtype)), "'head.bias' has values that are not finite")
+
+
+def test_weights_that_overflow_fp16_are_refused_on_arrival() -> None:
+    refused(Parameters({**WEIGHTS, "head.bias": torch.full((3,), 1e5)}).pack("fp16"), "not finite")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int32, torch.bool, torch.float64])
+def test_a_type_that_weights_do_not_have_is_refused(dtype: torch.dtype) -> None:
+    wrong = weights(head__bias=torch.ones(3).to(dtype))
+    data = safetensors.save(dict(wrong.tensors), {METADATA_KEY: json.dumps({"kind": "parameters"})})
+
+    def arrive() -> None:
+        unpack(Packed.from_bytes(data), EXPECTED)
+
+    with pytest.raises(PayloadError, match="type"):
+        arrive()
+
+
+def test_whole_numbers_where_weights_were_declared_are_refused_and_the_other_way_round() -> None:
+    refused(weights(head__bias=torch.ones(3, dtype=torch.int64)), "'head.bias' has the type torch.int64")
+    refused(weights(count=torch.tensor(1.5)), "'count' has the type torch.float32")
+
+
+def test_a_payload_over_the_budget_is_refused_before_and_after_decoding() -> None:
+    packed = weights()
+    refused(packed, "over the budget", replace(EXPECTED, max_bytes=packed.nbytes - 1))
+    unpack(packed, replace(EXPECTED, max_bytes=packed.nbytes))
+    with pytest.raises(PayloadError, match="over the budget"):
+        Packed.from_bytes(packed.to_bytes(), max_bytes=packed.nbytes - 1)
+
+
+def test_a_kind_that_was_not_declared_or_is_unknown_is_refused() -> None:
+    refused(Done().pack("fp32"), "kind 'done' came where 'parameters' was declared", kind=Parameters)
+    refused(Packed("parametres", {}, {}), "unknown payload kind 'parametres'; did you mean 'parameters'")
+
+
+def predictions(values: Tensor = PROBABILITIES, form: str = "probabilities", public: str = "d1") -> Packed:
+    return Predictions(values, form, public).pack("fp32")
+
+
+def test_predictions_about_another_public_set_are_refused() -> None:
+    refused(predictions(public="d2"), "another version of the public set")
+
+
+@pytest.mark.parametrize(
+    "row", [[0.5, 0.6], [-0.1, 1.1], [0.0, 0.0], [0.5, 0.49]], ids=["over", "negative", "zero", "under"]
+)
+def test_probabilities_off_the_simplex_are_refused(row: list[float]) -> None:
+    refused(predictions(torch.tensor([row, [1.0, 0.0], [0.5, 0.5]])), "not on the simplex")
+
+
+def test_log_probabilities_are_held_to_the_simplex_too() -> None:
+    logs = torch.tensor([[0.3, 0.7], [0.9, 0.1], [0.5, 0.5]]).log()
+    found = unpack(predictions(logs, "log_probabilities"), EXPECTED)
+    assert isinstance(found, Predictions)
+    assert torch.equal(found.values, logs)
+    refused(predictions(logs + 0.1, "log_probabilities"), "not on the simplex")
+
+
+def test_another_form_or_number_of_rows_and_classes_is_refused() -> None:
+    refused(predictions(form="logits"), "not as 'logits'")
+    refused(predictions(PROBABILITIES[:2]), r"shape \(2, 2\)")
+    refused(predictions(torch.ones(3, 1)), r"shape \(3, 1\)")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.uint8])
+def test_predictions_of_another_type_are_refused(dtype: torch.dtype) -> None:
+    one_hot = torch.tensor([[1, 0], [0, 1], [1, 0]]).to(dtype)
+    refused(Packed("predictions", {"form": "probabilities", "public": "d1"}, {"values": one_hot}), "type")
+
+
+def test_fp16_probabilities_of_many_classes_stay_on_the_simplex() -> None:
+    values = torch.randn(200, 97, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
+    for form, sent in (("probabilities", values), ("log_probabilities", values.log())):
+        unpack(Predictions(sent, form, "d").pack("fp16"), Expected(classes=97, public=(200, "d")))
+
+
+@pytest.mark.parametrize(
+    "values", [None, [1, 2], {"tp": "3"}, {"tp": None}, {"tp": float("nan")}, {"tp": float("inf")}, {"tp": 10**400}]
+)
+def test_scores_that_are_not_named_finite_numbers_are_refused(values: Any) -> None:
+    refused(Packed("scores", {"values": values}, {}), "scores must be")
+
+
+def test_scores_and_done_carry_no_tensor() -> None:
+    refused(Packed("scores", {"values": {}}, {"x": some(1)}), "scores must be")
+    refused(Packed("done", {}, {"x": some(1)}), "carries nothing")
+    refused(Packed("done", {"note": "a patient's name"}, {}), "carries nothing")
+
+
+# Bytes that are not ours
+
+
+def test_a_payload_cut_at_any_length_is_refused() -> None:
+    data = PAYLOADS["predictions"].pack("fp32").to_bytes()
+    for length in range(len(data)):
+        with pytest.raises(PayloadError):
+            Packed.from_bytes(data[:length])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_garbage_is_a_payload_error_and_nothing_else(data: bytes) -> None:
+    with pytest.raises(PayloadError):
+        Packed.from_bytes(data)
+
+
+def framed(header: bytes, body: bytes = b"") -> bytes:
+    return len(header).to_bytes(8, "little") + header + body
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def arrive(data: bytes) -> None:
+    """All that a server does with bytes from outside: it may refuse them, and nothing else may happen."""
+    try:
+        packed = Packed.from_bytes(data)
+        assert packed.nbytes > 0
+        assert len(packed.digest) == 64
+        unpack(packed, EXPECTED)
+    except PayloadError:
+        return
+
+
+@settings(max_examples=300, deadline=None)
+@given(json_values, st.binary(max_size=20))
+def test_a_well_framed_header_of_any_json_is_refused_or_read(header: Any, body: bytes) -> None:
+    arrive(framed(json.dumps(header).encode(), body))
+    arrive(framed(json.dumps({"__metadata__": header}).encode(), body))
+    arrive(framed(json.dumps({"__metadata__": {METADATA_KEY: json.dumps(header)}}).encode(), body))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(KINDS)), json_values, json_values)
+def test_our_own_kinds_with_any_header_are_refused_or_read(kind: str, values: Any, public: Any) -> None:
+    header: Mapping[str, Any] = {"kind": kind, "values": values, "public": public, "form": public}
+    arrive(framed(json.dumps({"__metadata__": {METADATA_KEY: json.dumps(header)}}).encode()))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(sorted(PAYLOADS)), st.data())
+def test_a_payload_with_a_byte_changed_is_refused_or_read(kind: str, data: st.DataObject) -> None:
+    sent = bytearray(PAYLOADS[kind].pack("fp32").to_bytes())
+    place = data.draw(st.integers(0, len(sent) - 1))
+    sent[place] = data.draw(st.integers(0, 255))
+    arrive(bytes(sent))
+
+
+def test_a_header_nested_too_deeply_is_refused() -> None:
+    for deep in (b"[" * 100_000, b'{"__metadata__":' * 50_000):
+        with pytest.raises(PayloadError):
+            Packed.from_bytes(framed(deep))
+    inner = json.dumps({"__metadata__": {METADATA_KEY: "[" * 100_000}}).encode()
+    with pytest.raises(PayloadError):
+        Packed.from_bytes(framed(inner))

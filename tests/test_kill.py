@@ -1,0 +1,161 @@
+"""Killed at any moment and resumed until it ends, a run gives the same bits as one that nobody disturbed."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from grandrounds.federation.audit import verify
+from tests.cli.commands import Running, run, start
+from tests.conftest import TinyConfig
+
+ROUNDS = 6
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "fedavg": {"model.encoder": "tiny"},
+    "local_only": {"algorithm.name": "local_only", "training.optimizer_state": "keep"},
+    "workers": {"workers": 2, "algorithm.name": "local_only", "training.optimizer_state": "keep"},
+}
+KILLED_AT_SYNC = """
+import os, signal
+sync, count = os.fsync, 0
+def fsync(descriptor):
+    global count
+    count += 1
+    if count == {number}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    sync(descriptor)
+os.fsync = fsync
+"""
+
+
+class Federation:
+    """A small run: its config, how long it takes undisturbed, and what it then leaves."""
+
+    def __init__(self, folder: Path, content: Mapping[str, Any]) -> None:
+        self.folder, self.config = folder, folder / "config.toml"
+        self.config.write_text(tomli_w.dumps(content))
+        began = time.monotonic()
+        self.run("undisturbed")
+        self.seconds = time.monotonic() - began
+        self.models = models(folder / "undisturbed")
+
+    def command(self, name: str) -> tuple[str | Path, ...]:
+        return ("run", self.config, "--out", self.folder / name, "--resume")
+
+    def run(self, name: str) -> None:
+        run(*self.command(name)).good()
+
+    def killed(self, name: str, delay: float) -> bool:
+        """Whether the run was still going on after so many seconds, and so was killed."""
+        running = start(*self.command(name))
+        if running.ended(delay):
+            running.wait().good()
+            return False
+        end(running)
+        return True
+
+    def check(self, name: str) -> None:
+        """To its end, and then the same as the undisturbed run."""
+        self.run(name)
+        folder = self.folder / name
+        assert models(folder) == self.models
+        lines, undisturbed = metrics(folder), metrics(self.folder / "undisturbed")
+        assert [line["round"] for line in lines] == list(range(1, ROUNDS + 1))
+        assert lines == undisturbed
+        head = json.loads((folder / "result.json").read_text())["audit_head"]
+        assert verify(folder / "audit.jsonl", head) > ROUNDS
+
+
+def models(folder: Path) -> dict[str, bytes]:
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("model*/**/model.safetensors")}
+    assert found
+    return found
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def end(running: Running) -> None:
+    """Kill it; no worker outlives its parent by more than a few seconds."""
+    running.send(signal.SIGKILL)
+    assert running.wait().code == -signal.SIGKILL
+    limit = time.monotonic() + 5
+    while running.family() and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert running.family() == {}
+
+
+@pytest.fixture(scope="session")
+def federation(tmp_path_factory: pytest.TempPathFactory, tiny_config: TinyConfig) -> Any:
+    made: dict[str, Federation] = {}
+
+    def make(name: str) -> Federation:
+        if name not in made:
+            always = {"federation.rounds": ROUNDS, "partition.sites": 4}
+            made[name] = Federation(tmp_path_factory.mktemp(name), tiny_config(**always, **SETTINGS[name]))
+        return made[name]
+
+    return make
+
+
+@pytest.mark.parametrize("name", ["fedavg", "local_only"])
+def test_a_run_killed_at_random_moments_ends_with_the_same_bits(federation: Any, name: str) -> None:
+    disturbed = federation(name)
+    moments = random.Random(f"two moments of {name}")
+    for _ in range(2):
+        disturbed.killed("killed", moments.uniform(0.1, 0.8) * disturbed.seconds)
+    disturbed.check("killed")
+
+
+@pytest.mark.parametrize("number", [1, 2, 9, 12, 13])
+def test_a_run_killed_while_it_writes_ends_with_the_same_bits(federation: Any, number: int) -> None:
+    """Of the config, of the checkpoint before round 1, of later ones and of private states."""
+    disturbed = federation("local_only")
+    name = f"killed-at-{number}"
+    ended = run(*disturbed.command(name), prelude=KILLED_AT_SYNC.format(number=number))
+    assert ended.code == -signal.SIGKILL
+    disturbed.check(name)
+
+
+def test_a_run_killed_while_it_saves_its_vocabulary_learns_it_again(federation: Any) -> None:
+    disturbed = federation("fedavg")
+    prelude = """
+import os, signal
+from transformers import BertConfig
+BertConfig.save_pretrained = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert run(*disturbed.command("unlearnt"), prelude=prelude).code == -signal.SIGKILL
+    assert not list((disturbed.folder / "unlearnt").glob("checkpoints/*"))
+    disturbed.check("unlearnt")
+
+
+def test_a_run_killed_between_checkpoint_and_progress_has_every_round_once(federation: Any) -> None:
+    disturbed = federation("fedavg")
+    prelude = """
+import os, signal
+from grandrounds.cli.console import Live
+Live.finished_round = lambda self, metrics: metrics["round"] == 3 and os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert run(*disturbed.command("unsaid"), prelude=prelude).code == -signal.SIGKILL
+    assert len(metrics(disturbed.folder / "unsaid")) == 3
+    disturbed.check("unsaid")
+
+
+def test_killed_with_two_workers_it_ends_with_the_bits_of_one_and_leaves_no_process(federation: Any) -> None:
+    one, two = federation("local_only"), federation("workers")
+    assert two.models == one.models
+    running = start(*two.command("killed"))
+    running.until(two.folder / "killed" / "checkpoints" / "round-00002")
+    assert sum("spawn_main" in command for command in running.family().values()) == 2
+    end(running)
+    two.check("killed")
