@@ -12,7 +12,7 @@ from benchmarks.stepped import SteppedRun
 
 def measure(settings: Settings) -> Iterator[Row]:
     for encoder, name in settings.encoders:
-        sites, per_site, rounds = (4, 16, 2) if settings.quick else (10, 32, 9 if name == "tiny" else 3)
+        sites, per_site, rounds = (4, 16, 2) if settings.quick else (10, 32, 9 if name == "tiny" else 2)
         runs = []
         for workers in (2, 1):
             folder = settings.folder / f"workers-{name}-{workers}"

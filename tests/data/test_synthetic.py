@@ -10,6 +10,9 @@ from itertools import permutations
 from typing import NamedTuple
 
 import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 
 from grandrounds.data.documents import Document, Span
 from grandrounds.data.synthetic import RELATIONS, Synthetic, synthesize
@@ -146,7 +149,7 @@ def test_all_relations_occur_and_most_pairs_have_none() -> None:
     for split in ("train", "test"):
         labels = Counter(pair.label for pair in candidates(split))
         assert set(labels) == {NONE, *RELATIONS}
-        assert 0.5 < labels[NONE] / labels.total() < 0.75
+        assert 0.5 < labels[NONE] / labels.total() < 0.7
         assert min(labels.values()) >= 20
 
 
@@ -211,15 +214,14 @@ def test_some_relations_need_coreference() -> None:
     assert sum(surface in ("the drug", "this medication", "the procedure") for surface in surfaces) > 30
 
 
-def test_negation_and_speculation_occur_and_make_pairs_none() -> None:
-    for cue in ("did not cause @problem$", "no evidence of @problem$", "could not rule out @problem$"):
-        labels = Counter(
-            pair.label
-            for pair in candidates("train")
-            if cue in pair.text() and pair.text().lower().startswith(f"@{pair.document.mentions[pair.head].type}$ ")
-        )
-        assert labels[NONE] >= 3
-        assert labels[NONE] == labels.total()
+def test_negation_and_speculation_make_pairs_none() -> None:
+    for cue in ("was not complicated by @problem$", "no evidence of @problem$", "could not rule out @problem$"):
+        opened = [
+            pair for pair in candidates("train") if re.match(rf"@(treatment|test)\$ .*{re.escape(cue)}", pair.text())
+        ]
+        stated_of_the_first = [pair for pair in opened if not re.search(r", which|;|, while", pair.text())]
+        assert len(stated_of_the_first) >= 3
+        assert {pair.label for pair in stated_of_the_first} == {NONE}
 
 
 def test_a_sentence_can_relate_its_mentions_in_different_ways() -> None:
@@ -251,3 +253,14 @@ def test_facts_are_stated_by_only_some_sentences_that_mention_both() -> None:
 def test_symmetric_facts_are_listed_both_ways() -> None:
     facts = set(corpus().facts)
     assert all((tail, "PIP", head) in facts for head, relation, tail in facts if relation == "PIP")
+
+
+def test_counting_words_does_not_solve_it() -> None:
+    """The best of a few settings reached 0.68 where a two-layer BERT from scratch, trained on all, reached 0.87."""
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+", sublinear_tf=True)
+    train, test = candidates("train"), candidates("test")
+    features = vectorizer.fit_transform(pair.text("@E1.{}$", "@E2.{}$") for pair in train)
+    model = LogisticRegression(C=30, tol=1e-2, max_iter=300).fit(features, [pair.label for pair in train])
+    predicted = model.predict(vectorizer.transform(pair.text("@E1.{}$", "@E2.{}$") for pair in test))
+    f1 = f1_score([pair.label for pair in test], predicted, labels=RELATIONS, average="micro")
+    assert 0.5 < f1 < 0.75

@@ -38,7 +38,7 @@ WEIGHTS = {"head.weight": some(3, 4), "head.bias": some(3), "count": torch.tenso
 PAYLOADS: dict[str, Payload] = {
     "parameters": Parameters(WEIGHTS),
     "predictions": Predictions(PROBABILITIES, "probabilities", "d1"),
-    "scores": Scores({"tp/Tr\"IP": 3.0, "fn/Fieber über 39°": 0.125, "n": 10.0}),
+    "scores": Scores({'tp/Tr"IP': 3.0, "fn/Fieber über 39°": 0.125, "n": 10.0}),
     "done": Done(),
 }
 COUNT = frozenset({"count"})

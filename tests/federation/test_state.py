@@ -184,7 +184,7 @@ def test_a_damaged_version_is_missing(tmp_path: Path) -> None:
     store.write("a", "00001.1", state(1))
     path = tmp_path / "a" / "00001.1" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"\x00")
-    with pytest.raises(MissingVersionError, match="00001.1 of the private state is not here"):
+    with pytest.raises(MissingVersionError, match=r"00001\.1 of the private state is not here"):
         store.read("a", "00001.1")
 
 

@@ -137,9 +137,7 @@ def test_a_relation_between_entities_holds_for_each_two_mentions_in_a_sentence()
     text = "heparin for pain . heparin alone ."
     mentions = (Mention(0, 7, "treatment", "T1"), Mention(12, 16, "problem", "T2"), Mention(19, 26, "treatment", "T3"))
     entities = (Entity("H", "treatment", (0, 2)), Entity("P", "problem", (1,)))
-    document = Document(
-        "d", text, (Span(0, 18), Span(19, 34)), mentions, entities, (Relation("TrIP", "H", "P"),)
-    )
+    document = Document("d", text, (Span(0, 18), Span(19, 34)), mentions, entities, (Relation("TrIP", "H", "P"),))
     task = SentenceRE.of(SentenceREOptions(), [document])
     examples, notes = task.examples([document])
     assert [(example.mentions, example.label, example.sentence) for example in examples] == [((0, 1), "TrIP", 0)]
@@ -199,9 +197,7 @@ def test_a_corpus_without_relations_and_the_label_none_are_refused() -> None:
 # The window
 
 
-def segments(
-    left: int, first: int, middle: int, second: int, right: int, role: int = 1
-) -> list[tuple[list[int], int]]:
+def segments(left: int, first: int, middle: int, second: int, right: int, role: int = 1) -> list[tuple[list[int], int]]:
     """Pieces that tell where they stood: 100.. left, 200.. first mention, 300.. middle, 400.. second, 500.. right."""
     sizes = ((left, 0), (first, role), (middle, 0), (second, 3 - role), (right, 0))
     return [([100 * k + i for i in range(size)], who) for k, (size, who) in enumerate(sizes, start=1)]

@@ -234,10 +234,10 @@ def _by_value(units: Sequence[Unit], attribute: str | None) -> dict[str, list[in
         raise ConfigError(f"can't partition by '{attribute}': these documents have no attributes")
     if attribute not in known:
         raise ConfigError(unknown("document attribute", attribute, known))
-    without = [unit.id for unit in units if attribute not in unit.attributes]
+    without = sum(attribute not in unit.attributes for unit in units)
     if without:
         raise DataError(
-            f"{len(without)} of {len(units)} units have no '{attribute}' (the first: '{without[0]}'); "
+            f"{without} of {len(units)} units have no '{attribute}' attribute; "  # not their ids: these may be patients'
             f"known attributes: {', '.join(sorted(known))}"
         )
     groups: dict[str, list[int]] = {}

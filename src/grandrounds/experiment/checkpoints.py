@@ -1,4 +1,4 @@
-"""Checkpoints: atomic, digest-checked; the last two are kept, the one before round 1, and that of the best round.
+"""Checkpoints: atomic, digest-checked; the last two are kept, their best rounds, and the one before round 1.
 
 A checkpoint holds the server's state, the version of private state each site is at, and what selection has seen so far.
 """
@@ -32,22 +32,22 @@ class Progress:
 class Checkpoints:
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda sentence: None) -> None:
         self._folder, self._say = folder, say
-        self._versions: dict[int, Mapping[str, str]] = {}
+        self._kept: dict[int, Progress] = {}
 
     def save(self, progress: Progress, state: Mapping[str, Flat]) -> None:
         """Write one, and forget those that nobody needs."""
         write_folder(self._path(progress.round), state, asdict(progress))
-        self._versions[progress.round] = progress.versions
+        self._kept[progress.round] = progress
         rounds = self._rounds()
-        wanted = {0, *rounds[-2:], progress.best_round}
+        wanted = {0, *rounds[-2:], *(self._kept[round].best_round for round in rounds[-2:] if round in self._kept)}
         for round in rounds:
             if round not in wanted:
                 shutil.rmtree(self._path(round), ignore_errors=True)
-                self._versions.pop(round, None)
+                self._kept.pop(round, None)
 
     def pinned(self) -> list[Mapping[str, str]]:
         """The private versions that checkpoints name."""
-        return list(self._versions.values())
+        return [progress.versions for progress in self._kept.values()]
 
     def last(self) -> tuple[Progress, dict[str, Flat]]:
         """The newest good one whose best round is good too; a damaged one is passed over, and that is said."""
@@ -70,7 +70,7 @@ class Checkpoints:
             )
         for round in damaged:
             shutil.rmtree(self._path(round), ignore_errors=True)
-        self._versions = {round: progress.versions for round, (progress, _) in good.items()}
+        self._kept = {round: progress for round, (progress, _) in good.items()}
         return good[max(good)]
 
     def load(self, round: int) -> tuple[Progress, dict[str, Flat]]:

@@ -188,7 +188,9 @@ def _known(key: str, name: str, known: Iterable[str]) -> None:
 
 def _explained(error: ValidationError, model: type[BaseModel], prefix: str) -> ConfigError:
     """The first problem as a sentence; for an unknown key, with the nearest known one."""
-    problem = error.errors()[0]
+    problems = error.errors()
+    # A misspelt key is also a missing one: what was written comes first.
+    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
     path = [str(part) for part in problem["loc"] if part not in ("float", "str", "list[str]")]  # branches of a union
     where = prefix + ".".join(path)
     if problem["type"] == "extra_forbidden":

@@ -27,7 +27,14 @@ from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.simulation import Simulation, prepare
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Cohort, Registration
-from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger, RoundCohort, check_registrations
+from grandrounds.federation.coordinator import (
+    AbandonedError,
+    Federation,
+    Ledger,
+    RoundCohort,
+    check_registrations,
+    weight,
+)
 from grandrounds.federation.exchange import Transport
 from grandrounds.federation.host import Host
 from grandrounds.federation.in_process import InProcess
@@ -132,12 +139,17 @@ class _Run:
     def _begin(self) -> None:
         """Start anew, or from the last good checkpoint."""
         check_registrations(self.sites, self.simulation.practice.task.labels, self.simulation.expected.manifest)
-        self.algorithm.start(self.server, self._cohort(self.sites, 0))
-        if any(self.folder.checkpoints.glob("round-*")):
-            self.progress, state = self.checkpoints.last()
+        for site in self.sites:
+            weight(site, self.federation.weight_by)  # ConfigError here, not after the first site has trained
+        saved = self.checkpoints.last() if any(self.folder.checkpoints.glob("round-*")) else None
+        self.ledger.pinned = self.checkpoints.pinned()  # a start that asks sites must not make them forget
+        cohort = self._cohort(self.sites, 0)
+        self.algorithm.start(self.server, cohort)
+        cohort.finish()
+        if saved is not None:
+            self.progress, state = saved
             self.server.restore(state)
             self.ledger.versions = dict(self.progress.versions)
-            self.ledger.pinned = self.checkpoints.pinned()
             self.folder.rewind(self.progress.round)
             self.audit.write(event="resumed", round=self.progress.round)
         else:
@@ -150,6 +162,8 @@ class _Run:
         self.watcher.asking(round, len(chosen))
         self.server.begin(round)
         before, versions = self.server.snapshot(), dict(self.ledger.versions)
+        # Whatever is asked in this round, sites keep what they would need if it were abandoned.
+        self.ledger.pinned = [*self.checkpoints.pinned(), versions]
         cohort = self._cohort(chosen, round)
         abandoned = None
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,11 +129,12 @@ class _Rows:
 
     def __init__(self, config: Config, task: Task, corpora: _Corpora, examples: Sequence[Any]) -> None:
         unit = config.partition.unit or task.unit
-        part_of = {i: part for part, members in corpora.parts.items() for i in members}
-        dealt: dict[str, list[Unit]] = {part: [] for part in corpora.parts}
-        for made in task.units(examples, corpora.documents, unit):
-            dealt[part_of[examples[made.examples[0]].document]].append(made)
-        by_part: dict[str, Sequence[Unit]] = dict(dealt)
+        by_part: dict[str, Sequence[Unit]] = {}
+        for source, members in corpora.parts.items():
+            # By themselves: a patient of two corpora must not carry one's examples, say of the test, into the other.
+            rows = [row for row, example in enumerate(examples) if example.document in members]
+            made = task.units([examples[row] for row in rows], corpora.documents, unit)
+            by_part[source] = [replace(one, examples=tuple(rows[i] for i in one.examples)) for one in made]
         self.test = _examples(by_part.pop("test"))
         if not self.test:
             raise DataError(f"the test corpus holds no example of {task.name}")
@@ -144,6 +145,8 @@ class _Rows:
                 fraction = float(getattr(config.data, part))
                 given[part] = []
                 for source, units in by_part.items():
+                    if not units:
+                        continue  # a site without examples has nothing to share, and is left out later
                     # A share of train as it was, though the public set has already been taken out.
                     taken, by_part[source] = share(units, fraction / left, config.seed, part)
                     given[part] += taken

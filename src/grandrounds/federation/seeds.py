@@ -26,6 +26,10 @@ def generator(*parts: str | int) -> torch.Generator:
 @contextmanager
 def global_seed(*parts: str | int) -> Iterator[None]:
     """Seed what modules draw from by themselves (dropout, initial weights), and put it back afterwards."""
+    seed = derive(*parts)
     with torch.random.fork_rng():
-        torch.manual_seed(derive(*parts))
+        if torch.cuda.is_available() or torch.backends.mps.is_available():
+            torch.manual_seed(seed)
+        else:  # the same draws; for each absent device torch.manual_seed would write down the whole stack
+            torch.default_generator.manual_seed(seed)
         yield

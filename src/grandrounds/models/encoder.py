@@ -151,7 +151,7 @@ def _train_word_pieces(texts: Iterable[str], size: int = 4000) -> PreTrainedToke
 
 
 def _learn_vocabulary(texts: Sequence[str], size: int) -> dict[str, int]:
-    """The same for the same texts: the trainer numbers its '##x' at random and breaks ties by number, so they come first."""
+    """The same for the same texts: the trainer numbers '##x' at random and breaks ties by number; so we number first."""
     learner = _bert_tokenizer(models.WordPiece(unk_token="[UNK]"))
     letters = sorted({letter for text in texts for letter in learner.normalizer.normalize_str(text)} - {" "})
     first = [*SPECIAL, *(f"##{letter}" for letter in letters)]

@@ -28,7 +28,7 @@ _RARE = (
     ("TrNAP", "TeCP"),
     ("TrAP", "TrIP"),
 )
-_FAVOUR, _NEGLECT, _NONE_WEIGHT = 4.0, 0.25, 3.0
+_FAVOUR, _NEGLECT, _NONE_WEIGHT = 4.0, 0.25, 4.0
 
 _OWN_WORDS = 0.5
 """How often a hospital uses its dialect where the common core would do."""

@@ -7,13 +7,14 @@ import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from grandrounds.data.documents import Document, Mention, Relation, Span, entities_by_concept
 from grandrounds.data.synthetic import phrases
 from grandrounds.data.synthetic.hospitals import Hospital
 from grandrounds.data.synthetic.knowledge import Chart, Fact
-from grandrounds.data.synthetic.sentences import OutOfConcepts, Sentence, Writer
+from grandrounds.data.synthetic.sentences import OutOfConceptsError, Sentence, Writer
 from grandrounds.data.synthetic.vocabulary import CONCEPTS, TREATMENT
 
 _PLACEHOLDER = re.compile(r"\{(\w+)(\*?)\}")
@@ -21,7 +22,7 @@ _SECTIONS = ("HISTORY OF PRESENT ILLNESS", "HOSPITAL COURSE", "ASSESSMENT AND PL
 _LONGEST = 26
 """Words in a sentence."""
 _ONE_IN_TEST = 4
-_STATEMENTS = (2, 3, 3)
+_STATEMENTS = (3, 3, 4)
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,12 @@ def is_test_sentence(text: str) -> bool:
 
 
 def write_note(id: str, hospital: Hospital, patient: Patient, rng: Random, *, test: bool) -> Document:
-    """A note of three to five statements, their sequels, and what else notes say."""
+    """A note: an introduction, a few statements, their sequels, and what else notes say."""
     draft = Draft()
 
     def write(make: Callable[[Writer], Sentence]) -> Sentence:
         while True:
-            with suppress(OutOfConcepts):
+            with suppress(OutOfConceptsError):
                 made = make(Writer(hospital, patient.chart, rng))
                 made = Sentence(hospital.write(made.text), made.relations)
                 if draft.fits(made.relations) and _acceptable(made.text, test):
@@ -90,13 +91,13 @@ def write_note(id: str, hospital: Hospital, patient: Patient, rng: Random, *, te
     for _ in range(rng.choice(_STATEMENTS)):
         said = write(Writer.sentence)
         if rng.random() < 0.25 and (subject := _lone_treatment(said)):
-            write(lambda writer, subject=subject: writer.about(subject))  # type: ignore[misc]
+            write(partial(Writer.about, concept=subject))
         if rng.random() < 0.3:
             write(lambda writer: Sentence(writer.fill(rng.choice(phrases.FILLERS))))
-    if rng.random() < 0.35:
-        _relate_across(draft, Writer(hospital, patient.chart, rng), test)
-    if rng.random() < 0.3:
-        _relate_by_list(draft, Writer(hospital, patient.chart, rng), test)
+    for chance, relate in ((0.35, _relate_across), (0.3, _relate_by_list)):
+        if rng.random() < chance:
+            with suppress(OutOfConceptsError):
+                relate(draft, Writer(hospital, patient.chart, rng), test)
     return _document(id, draft, hospital, patient, rng)
 
 

@@ -264,9 +264,9 @@ BACKGROUNDS = (
     "besides {p}",
 )
 
-JOINTS = ("and ", "but ", "then ", "and later ", "but also ")
+JOINTS = ("and ", "but ", "and later ")
 RELATIVE = ", which "
-LINKS = ("; ", ", while ", ", and ", "; meanwhile ", ", whereas ", "; also ")
+LINKS = ("; ", ", while ", "; also ")
 CONTRASTS = ("{}, rather than {},", "{}, unlike {},", "{} but not {}", "{} in place of {}")
 
 BEFORE = {

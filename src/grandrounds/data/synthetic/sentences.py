@@ -19,9 +19,9 @@ from grandrounds.data.synthetic.vocabulary import CONCEPTS, PROBLEM, TEST, TREAT
 LETTER = {TREATMENT: "t", TEST: "e", PROBLEM: "p"}
 _TYPE = {letter: type for type, letter in LETTER.items()}
 
-_SHAPES = {"plain": 1, "inverted": 1, "coordinated": 6, "relative": 4, "paired": 2, "listed": 1, "contrasted": 1}
+_SHAPES = {"plain": 2, "inverted": 1, "coordinated": 16, "relative": 3, "paired": 2, "listed": 1, "contrasted": 1}
 """How often a sentence has a form; most have a third mention, where counts of words don't tell whose a word is."""
-_OPENER, _BACKGROUND, _WHEN, _MODIFIER = 0.3, 0.06, 0.3, 0.3
+_OPENER, _BACKGROUND, _WHEN, _MODIFIER = 0.3, 0.04, 0.3, 0.25
 _STATES_A_FACT, _TEASES_WITH_A_FACT = 0.75, 0.6
 
 
@@ -33,7 +33,7 @@ class Sentence:
     relations: tuple[Fact, ...] = ()
 
 
-class OutOfConcepts(Exception):  # noqa: N818
+class OutOfConceptsError(Exception):
     """The sentence needs more concepts than the chart holds; another one may not."""
 
 
@@ -137,8 +137,7 @@ class Writer:
         labels = [
             label
             for label in self.hospital.weights
-            if label != but
-            and (label == NO_RELATION or PROBLEM in subject_types or HEAD_TYPE[label] in subject_types)
+            if label != but and (label == NO_RELATION or PROBLEM in subject_types or HEAD_TYPE[label] in subject_types)
         ]
         return self.rng.choices(labels, [self.hospital.weights[label] for label in labels])[0]
 
@@ -173,7 +172,7 @@ class Writer:
 
     def _use(self, choices: Sequence[str]) -> str:
         if not choices:
-            raise OutOfConcepts
+            raise OutOfConceptsError
         chosen = self.rng.choice(choices)
         self.used.add(chosen)
         return chosen

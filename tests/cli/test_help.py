@@ -1,0 +1,72 @@
+"""`--help` teaches every command; wrong usage says what is right."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grandrounds import __version__
+from tests.cli.commands import ENVIRONMENT, run
+
+COMMANDS = {
+    "demo": ("--seeds", "--out"),
+    "run": ("Example: grandrounds run", "--resume", "KEY=VALUE"),
+    "compare": ("Example: grandrounds compare", "--algorithms", "--seeds"),
+    "search": ("Example: grandrounds search", "KEY=A,B"),
+    "evaluate": ("Example: grandrounds evaluate", "--format"),
+    "extract": ("Example: grandrounds extract", "--threshold"),
+    "report": ("Example: grandrounds report", "--out"),
+    "data check": ("Example: grandrounds data check", "--format"),
+    "data stats": ("FILES", "--format"),
+    "data convert": ("Example: grandrounds data convert", "--to"),
+    "data partition": ("Example: grandrounds data partition", "--scheme"),
+    "audit verify": ("A run folder, or an audit.jsonl.",),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_explains(command: str) -> None:
+    told = run(*command.split(), "--help").good().stdout
+    for piece in COMMANDS[command]:
+        assert piece in told
+
+
+def test_the_overview_names_every_command_and_where_to_begin() -> None:
+    told = run("--help").good().stdout
+    for command in COMMANDS:
+        assert command.split()[0] in told
+    assert "grandrounds demo" in told.replace("\n ", "")
+
+
+def test_without_a_command_the_overview_is_shown() -> None:
+    outcome = run()
+    assert "Traceback" not in outcome.stderr
+    assert "Usage: grandrounds" in outcome.stdout + outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "piece"),
+    [
+        (("run",), "CONFIG"),
+        (("rum",), "No such command 'rum'"),
+        (("run", "x.toml", "--nonsense"), "No such option: --nonsense"),
+        (("run", "x.toml", "--resume"), "there is no config"),
+        (("compare", "x.toml", "--seeds", "0"), "--seeds"),
+    ],
+)
+def test_wrong_usage_is_no_traceback(arguments: tuple[str, ...], piece: str) -> None:
+    outcome = run(*arguments)
+    assert outcome.code in (1, 2)
+    assert outcome.stdout == ""
+    assert "Traceback" not in outcome.stderr
+    assert piece in outcome.stderr
+
+
+def test_the_installed_command_says_its_version() -> None:
+    """The only one that is not forked: nothing is imported before it."""
+    program = Path(sys.executable).parent / "grandrounds"
+    ended = subprocess.run([program, "--version"], capture_output=True, text=True, env=ENVIRONMENT)
+    assert (ended.returncode, ended.stdout) == (0, f"grandrounds {__version__}\n")

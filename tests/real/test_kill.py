@@ -1,0 +1,46 @@
+"""Twenty kills at random moments: what `tests/test_kill.py` does twice, for as long as it takes to trust it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.commands import start
+from tests.test_kill import federation  # noqa: F401  a fixture
+
+pytestmark = pytest.mark.real
+
+
+@pytest.mark.parametrize(("name", "workers"), [("fedavg", 1), ("local_only", 1), ("local_only", 2)])
+def test_twenty_kills_at_random_moments_change_no_bit(federation: Any, name: str, workers: int) -> None:  # noqa: F811
+    """Each run is killed up to five times on its way to the end, then another begins."""
+    disturbed = federation(name)
+    moments = random.Random(f"twenty moments of {name} with {workers} workers")
+    kills, runs = 0, 0
+    while kills < 20:
+        runs += 1
+        folder = f"{workers}-workers-{runs}"
+        for _ in range(5):
+            # Workers import torch first.
+            delay = moments.uniform(0.05, 1.0) * disturbed.seconds + (workers > 1) * moments.uniform(0, 12)
+            if not disturbed.killed(folder, delay, workers):
+                break
+            kills += 1
+        disturbed.check(folder, workers)
+
+
+def test_ctrl_c_reaches_workers_too_and_is_still_one_sentence(federation: Any) -> None:  # noqa: F811
+    """A terminal sends it to all processes of a command at once."""
+    disturbed = federation("local_only")
+    folder: Path = disturbed.folder / "interrupted"
+    running = start(*disturbed.command("interrupted", workers=2))
+    running.until(folder / "checkpoints" / "round-00001")
+    os.killpg(running.pid, signal.SIGINT)
+    assert "--resume goes on" in running.wait(5).complaint(130)
+    assert running.family() == {}
+    disturbed.check("interrupted", workers=2)
