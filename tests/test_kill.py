@@ -58,7 +58,7 @@ class Federation:
         if running.ended(delay):
             running.wait().good()
             return False
-        end(running, 60)
+        end(running, 300)  # a worker that still imports torch sees it afterwards
         return True
 
     def check(self, name: str, workers: int = 1) -> None:

@@ -76,10 +76,9 @@ class Running:
             self._code = _ask({"wait": self.pid, "timeout": timeout})
         return self._code is not None
 
-    def wait(self, timeout: float = 120) -> Outcome:
+    def wait(self, timeout: float = 300) -> Outcome:
         if not self.ended(timeout):
-            os.killpg(self.pid, signal.SIGKILL)
-            raise AssertionError(f"not ended after {timeout} s: {self._stderr.read_text()}")
+            self._give_up(f"not ended after {timeout} s")
         assert self._code is not None
         return Outcome(self._code, self._stdout.read_text("utf-8"), self._stderr.read_text("utf-8"))
 
@@ -94,13 +93,20 @@ class Running:
                     found[int(stat.parent.name)] = command.decode()
         return found
 
-    def until(self, path: Path, timeout: float = 60) -> None:
+    def until(self, path: Path, timeout: float = 300) -> None:
         """Wait for a file that the command writes."""
         limit = time.monotonic() + timeout
         while not path.exists():
             assert not self.ended(0), self.wait().stderr
-            assert time.monotonic() < limit, f"no {path.name} after {timeout} s"
+            if time.monotonic() > limit:
+                self._give_up(f"no {path.name} after {timeout} s")
             time.sleep(0.005)
+
+    def _give_up(self, why: str) -> NoReturn:
+        """Fail, but leave no process behind."""
+        os.killpg(self.pid, signal.SIGKILL)
+        self.ended(10)
+        raise AssertionError(f"{why}: {self._stderr.read_text('utf-8')}")
 
 
 def start(*arguments: str | Path, cwd: Path | None = None, prelude: str = "") -> Running:
@@ -135,7 +141,7 @@ def _server() -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, **ENVIRONMENT},
     )
-    atexit.register(server.stdin.close)  # type: ignore[union-attr]
+    atexit.register(server.communicate)  # ends its standard input, and so the server
     return server
 
 

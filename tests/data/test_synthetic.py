@@ -13,6 +13,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
+from threadpoolctl import threadpool_limits
 
 from grandrounds.data.documents import Document, Span
 from grandrounds.data.synthetic import RELATIONS, Synthetic, synthesize
@@ -256,11 +257,12 @@ def test_symmetric_facts_are_listed_both_ways() -> None:
 
 
 def test_counting_words_does_not_solve_it() -> None:
-    """The best of a few settings reached 0.68 where a two-layer BERT from scratch, trained on all, reached 0.87."""
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+", sublinear_tf=True)
+    """The best of a few settings reached 0.67 where a two-layer BERT from scratch, trained on all, reached 0.87."""
     train, test = candidates("train"), candidates("test")
-    features = vectorizer.fit_transform(pair.text("@E1.{}$", "@E2.{}$") for pair in train)
-    model = LogisticRegression(C=30, tol=1e-2, max_iter=300).fit(features, [pair.label for pair in train])
-    predicted = model.predict(vectorizer.transform(pair.text("@E1.{}$", "@E2.{}$") for pair in test))
+    words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+", sublinear_tf=True)
+    features = words.fit_transform(pair.text("@E1.{}$", "@E2.{}$") for pair in train)
+    with threadpool_limits(1):  # on a busy machine BLAS threads wait for each other: 30 s in place of 1
+        model = LogisticRegression(C=30, max_iter=500).fit(features, [pair.label for pair in train])
+    predicted = model.predict(words.transform(pair.text("@E1.{}$", "@E2.{}$") for pair in test))
     f1 = f1_score([pair.label for pair in test], predicted, labels=RELATIONS, average="micro")
-    assert 0.5 < f1 < 0.75
+    assert 0.55 < f1 < 0.73

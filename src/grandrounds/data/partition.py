@@ -237,7 +237,7 @@ def _by_value(units: Sequence[Unit], attribute: str | None) -> dict[str, list[in
     without = sum(attribute not in unit.attributes for unit in units)
     if without:
         raise DataError(
-            f"{without} of {len(units)} units have no '{attribute}' attribute; "  # not their ids: these may be patients'
+            f"{without} of {len(units)} units have no '{attribute}' attribute; "  # not their ids, which may be patients
             f"known attributes: {', '.join(sorted(known))}"
         )
     groups: dict[str, list[int]] = {}

@@ -58,7 +58,12 @@ class Deal(Section):
 
 
 class Model(Section):
+    """[model]"""
+
     encoder: str = "tiny"
+    warm_up: int = Field(0, ge=0)
+    """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
+    gives for nothing, `tiny` has to learn."""
 
 
 class Rounds(Section):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import torch as safetensors
 from torch import nn
 
 from grandrounds.data.corpora import SYNTHETIC, Source, read_source
@@ -21,8 +22,9 @@ from grandrounds.data.partition import Partition, SiteRow, Unit, partition, shar
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.experiment.config import Config, Paths
 from grandrounds.federation.contract import Registration
+from grandrounds.federation.files import write_whole
 from grandrounds.federation.host import Host, Resident
-from grandrounds.federation.learner import Practice, Split
+from grandrounds.federation.learner import Practice, Server, Split
 from grandrounds.federation.payloads import Expected
 from grandrounds.federation.policy import Policy
 from grandrounds.federation.private import PrivateStore
@@ -74,6 +76,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
 
     served = {"public": rows.public, "validation": rows.validation, "test": rows.test}
     splits = {name: split(chosen) for name, chosen in served.items() if len(chosen)}
+    practice = _warmed_up(config, practice, splits, folder)
     algorithm = config.make_algorithm()
     model = practice.initial_model()
     manifest = {name: tuple(value.shape) for name, value in model.state_dict().items() if algorithm.shared(name)}
@@ -195,6 +198,18 @@ def _encoder(config: Config, base: Path, task: Task, public: Sequence[str], fold
         Encoder.find("tiny", task.markers, public).save(part)
         part.rename(learnt)
     return Encoder.saved(learnt)
+
+
+def _warmed_up(config: Config, practice: Practice, splits: Mapping[str, Split], folder: Path) -> Practice:
+    """The practice with the start that model.warm_up asks for; made once a run, as the vocabulary is."""
+    if not config.model.warm_up:
+        return practice
+    start = folder / "start.safetensors"
+    if not start.exists():
+        server = Server(practice, splits, practice.initial_model())
+        server.train("public", epochs=config.model.warm_up)
+        write_whole(start, safetensors.save(server.model.state_dict()))
+    return replace(practice, start=start)
 
 
 def _policy(config: Config, site: str, base: Path) -> Policy:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from grandrounds.errors import ConfigError, unknown
@@ -67,11 +68,16 @@ class Practice:
     training: Training
     seed: int
     device: torch.device
+    start: Path | None = None
+    """Weights to start from, instead of the encoder's and a random head."""
 
     def initial_model(self) -> nn.Module:
-        """The model before any training, the same wherever it is built."""
+        """The model before round 1, the same wherever it is built."""
         with global_seed(self.seed, "initial weights"):
-            return self.task.model(self.encoder).to(self.device).eval()
+            model = self.task.model(self.encoder).to(self.device).eval()
+        if self.start is not None:
+            model.load_state_dict(safetensors.load_file(self.start))
+        return model
 
 
 class Learner:

@@ -28,9 +28,9 @@ _RARE = (
     ("TrNAP", "TeCP"),
     ("TrAP", "TrIP"),
 )
-_FAVOUR, _NEGLECT, _NONE_WEIGHT = 4.0, 0.25, 4.0
+_FAVOUR, _NEGLECT, _NONE_WEIGHT = 3.0, 0.4, 4.0
 
-_OWN_WORDS = 0.5
+_OWN_WORDS = 0.35
 """How often a hospital uses its dialect where the common core would do."""
 _STOCKED = 0.7
 """The share of a specialty's concepts that a hospital knows."""
