@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import start
-from tests.test_kill import federation  # noqa: F401  a fixture
+from tests.test_kill import federation, killed_at_random  # noqa: F401  a fixture
 
 pytestmark = pytest.mark.real
 
@@ -19,19 +19,8 @@ pytestmark = pytest.mark.real
 @pytest.mark.parametrize(("name", "workers"), [("fedavg", 1), ("local_only", 1), ("local_only", 2)])
 def test_twenty_kills_at_random_moments_change_no_bit(federation: Any, name: str, workers: int) -> None:  # noqa: F811
     """Each run is killed up to five times on its way to the end, then another begins."""
-    disturbed = federation(name)
     moments = random.Random(f"twenty moments of {name} with {workers} workers")
-    kills, runs = 0, 0
-    while kills < 20:
-        runs += 1
-        folder = f"{workers}-workers-{runs}"
-        for _ in range(5):
-            # Workers import torch first.
-            delay = moments.uniform(0.05, 1.0) * disturbed.seconds + (workers > 1) * moments.uniform(0, 12)
-            if not disturbed.killed(folder, delay, workers):
-                break
-            kills += 1
-        disturbed.check(folder, workers)
+    killed_at_random(federation(name), 20, moments, workers)
 
 
 def test_ctrl_c_reaches_workers_too_and_is_still_one_sentence(federation: Any) -> None:  # noqa: F811

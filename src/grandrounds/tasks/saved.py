@@ -87,8 +87,7 @@ def load(folder: str | Path) -> Extractor:
     except FileNotFoundError as error:
         missing = Path(error.filename or "model.safetensors").name  # safetensors does not name its file
         raise GrandRoundsError(
-            f"'{folder}' is not a saved model: it has no {missing}; "
-            "give the model/ folder of a finished run"
+            f"'{folder}' is not a saved model: it has no {missing}; give the model/ folder of a finished run"
         ) from error
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         why = str(error).partition("\n")[0]
