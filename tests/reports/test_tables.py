@@ -78,6 +78,7 @@ def test_csv_and_json_carry_the_same_rows() -> None:
         (score(float("nan")), "–"),
         (count(1234567), "1\u202f234\u202f567"),
         (megabytes(0), "0"),
+        (megabytes(64), "0.000064"),
         (megabytes(4200), "0.0042"),
         (megabytes(1_234_000), "1.23"),
         (megabytes(433_000_000), "433"),

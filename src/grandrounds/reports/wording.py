@@ -27,6 +27,8 @@ def megabytes(number: float | None) -> str:
     mb = number / 1e6
     if mb >= 100 or mb == 0:
         return f"{mb:.0f}"
+    if mb < 1e-4:
+        return f"{mb:.6f}"
     return f"{mb:.1f}" if mb >= 10 else f"{mb:.2f}" if mb >= 0.1 else f"{mb:.2g}"
 
 
