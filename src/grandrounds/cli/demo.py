@@ -31,7 +31,7 @@ def demo(
     with as_file(files("grandrounds.cli") / "demo.toml") as path:
         config = load_config(path)
     err.print(
-        "Six synthetic hospitals hold notes they may not share. local_only trains each alone, fedavg and fedatt train\n"
+        "Six synthetic hospitals hold notes they may not share. local_only trains each alone, fedavg and fedatt train "
         "them together without moving a note, centralized shows what one big hospital could do."
     )
     arms = arms_of(config, ALGORITHMS, list(range(1, seeds + 1)), out_folder)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from statistics import fmean, median, stdev
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -67,13 +68,22 @@ def cells(row: ComparisonRow) -> tuple[str, ...]:
 
 
 def rich_table(rows: Sequence[ComparisonRow], title: str | None = None) -> Table:
-    """For the console."""
+    """For the console: without precision and recall, so that a terminal of 80 columns cuts nothing."""
     tasks = {row.task for row in rows}
-    table = Table(title=Text(title) if title else None, caption="MB up: per site and round; spread: over seeds")
-    for column, name in enumerate(("task", *HEAD) if len(tasks) > 1 else HEAD):
-        table.add_column(name, justify="left" if column < 1 + (len(tasks) > 1) else "right")
+    table = Table(
+        title=Text(title) if title else None,
+        caption="MB up: per site and round; spread: over seeds",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    shown = [column for column, name in enumerate(HEAD) if name not in ("precision", "recall")]
+    head = [HEAD[column] for column in shown]
+    for column, name in enumerate(("task", *head) if len(tasks) > 1 else head):
+        table.add_column(name, justify="left" if column < 1 + (len(tasks) > 1) else "right", no_wrap=True)
     for row in rows:
-        told = (row.task, *cells(row)) if len(tasks) > 1 else cells(row)
+        told = [cells(row)[column] for column in shown]
+        told = [row.task, *told] if len(tasks) > 1 else told
         table.add_row(*(Text(cell, style="dim" if row.trivial else "") for cell in told))
     return table
 
