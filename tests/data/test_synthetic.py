@@ -256,13 +256,17 @@ def test_symmetric_facts_are_listed_both_ways() -> None:
     assert all((tail, "PIP", head) in facts for head, relation, tail in facts if relation == "PIP")
 
 
-def test_counting_words_does_not_solve_it() -> None:
-    """The best of a few settings reached 0.67 where a two-layer BERT from scratch, trained on all, reached 0.87."""
+def counting_words() -> float:
+    """F1 of TF-IDF on the blinded sentence, the pair marked, with logistic regression."""
     train, test = candidates("train"), candidates("test")
     words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+", sublinear_tf=True)
     features = words.fit_transform(pair.text("@E1.{}$", "@E2.{}$") for pair in train)
     with threadpool_limits(1):  # on a busy machine BLAS threads wait for each other: 30 s in place of 1
         model = LogisticRegression(C=30, max_iter=500).fit(features, [pair.label for pair in train])
     predicted = model.predict(words.transform(pair.text("@E1.{}$", "@E2.{}$") for pair in test))
-    f1 = f1_score([pair.label for pair in test], predicted, labels=RELATIONS, average="micro")
-    assert 0.55 < f1 < 0.73
+    return float(f1_score([pair.label for pair in test], predicted, labels=RELATIONS, average="micro"))
+
+
+def test_counting_words_does_not_solve_it() -> None:
+    """It reaches 0.67 where `tiny`, trained on all, reaches 0.84: tests/test_demo.py holds the distance."""
+    assert 0.55 < counting_words() < 0.73
