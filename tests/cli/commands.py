@@ -6,6 +6,7 @@ Importing torch takes 5 seconds, so one process imports everything once and fork
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib
 import json
@@ -188,6 +189,8 @@ def _wait(pid: int, timeout: float) -> int | None:
 
 def _become(wish: Mapping[str, Any]) -> None:
     os.setsid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # end with the server, should the tests be cut short
     for number, (path, mode) in enumerate([(os.devnull, "r"), (wish["stdout"], "w"), (wish["stderr"], "w")]):
         with open(path, mode) as file:
             os.dup2(file.fileno(), number)

@@ -384,3 +384,15 @@ def test_a_fraction_draws_sites_by_seed_and_round(tiny_config: TinyConfig, tmp_p
     drawn = [tuple(line["sites"]) for line in metrics(tmp_path / "run")]
     assert all(len(set(sites)) == 3 and list(sites) == sorted(sites) for sites in drawn)
     assert len(set(drawn)) > 1
+
+
+def test_a_mistake_before_round_one_leaves_the_folder_free(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    with pytest.raises(GrandRoundsError, match="nowhere"):
+        run(tiny_config(**{"data.test": "nowhere.jsonl", "model.encoder": "tiny"}), tmp_path / "run")
+    run(tiny_config(**{"federation.rounds": 1, "model.encoder": "tiny"}), tmp_path / "run")
+    assert (tmp_path / "run" / "result.json").exists()
+
+
+def test_shares_that_leave_nothing_to_train_on_are_refused(tiny_config: TinyConfig) -> None:
+    with pytest.raises(ConfigError, match=r"together below 1"):
+        make_config(tiny_config(**{"data.public": 0.5, "data.validation": 0.5}))

@@ -113,6 +113,10 @@ class Config(Section):
         _known("data.format", self.data.format, formats)
         for name, site in self.sites.items():
             _known(f"sites.{name}.format", site.format or self.data.format, formats)
+        shares = {part: getattr(self.data, part) for part in ("public", "validation")}
+        given = {part: share for part, share in shares.items() if isinstance(share, float | int)}
+        if any(share < 0 for share in given.values()) or sum(given.values()) >= 1:
+            raise ConfigError(f"data.public and data.validation are shares of train ({given}): together below 1")
         _known("partition.scheme", self.partition.scheme, SCHEMES)
         _known("partition.unit", self.partition.unit or "example", UNITS)
         _known("task.name", self.task.get("name", ""), TASKS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.experiment.config import Config, make_config
 from grandrounds.federation.files import disk_error, write_whole
 
-BEGUN = (".lock", ".config.toml.part")  # all that a run killed in its first moment leaves
+# All that a run leaves which ended before round 1: by a kill, or by a mistake in its config.
+BEGUN = (".lock", ".config.toml.part", "vocabulary", ".vocabulary.part", "start.safetensors", ".start.safetensors.part")
 
 
 class RunFolder:
@@ -41,7 +43,14 @@ class RunFolder:
             raise GrandRoundsError(
                 f"another process is running in '{path}'; wait for it, or choose another folder"
             ) from error
-        write_whole(path / "config.toml", config.to_toml().encode())
+        if not occupied:
+            for left in path.iterdir():
+                if left.name != ".lock":
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+    def claim(self, config: Config) -> None:
+        """From here on the folder holds this run and no other: its data could be read and dealt out."""
+        write_whole(self.path / "config.toml", config.to_toml().encode())
 
     def _same_run(self, config: Config) -> None:
         import tomllib

@@ -75,6 +75,7 @@ def run(
             watcher.say(f"this run is already finished: {out}")
             return folder.result
         simulation = prepare(config, base, out)
+        folder.claim(config)
         transport = _transport(config, base, out, simulation)
         try:
             return _Run(config, folder, simulation, transport, watcher).go()

@@ -9,6 +9,7 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -299,7 +300,7 @@ class Site(Learner):
     def save(self) -> None:
         """Write the model as the site's own."""
         if self._models is not None:
-            save_model(self._models / self.who, self.practice.task, self.practice.encoder, self.model)
+            save_model(self._models / quote(self.who, safe=" "), self.practice.task, self.practice.encoder, self.model)
 
     def _recall_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self.recall("optimizer", optimizer)

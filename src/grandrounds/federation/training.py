@@ -17,8 +17,8 @@ class Training(BaseModel):
 
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(16, ge=1)
-    learning_rate: float = Field(5e-5, gt=0)
-    head_learning_rate: float | None = Field(None, gt=0)
+    learning_rate: float = Field(5e-5, gt=0, allow_inf_nan=False)
+    head_learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
     """For what is not the encoder; by default the same."""
     decay: float = Field(0.0, ge=0, lt=1)
     """Learning rates are multiplied by (1 - decay) each round."""
