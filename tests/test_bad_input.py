@@ -248,7 +248,6 @@ def test_a_corpus_without_relations_or_documents_is_said(attempt: Callable[..., 
     write_corpus(path, [sentence("e1", ["Nothing here ."], {})])
     assert attempt(f"data.train={path}").complaint().startswith("the corpora hold no relation")
     path.write_text("")
-    (tmp_path / "run" / "config.toml").unlink()
     said = attempt(f"data.train={path}").complaint()
     assert said.startswith(f"{path}: no documents found; is it really in the format 'json'")
 
