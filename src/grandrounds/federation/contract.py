@@ -108,7 +108,7 @@ def algorithm(name: str) -> Callable[[A], A]:
 
 def on_site(method: Method) -> Method:
     """Mark what runs at a site."""
-    method.__on_site__ = True  # type: ignore[attr-defined]
+    method.__on_site__ = True  # type: ignore[attr-defined]  # functions do take attributes
     return method
 
 

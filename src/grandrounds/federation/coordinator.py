@@ -99,7 +99,7 @@ class RoundCohort(Cohort):
         return Ask(
             site=site,
             algorithm=algorithm.name,
-            options=dataclasses.asdict(algorithm),  # type: ignore[call-overload]
+            options=dataclasses.asdict(algorithm),  # type: ignore[call-overload]  # @algorithm made it a dataclass
             method=method.__name__,
             round=self._round,
             exchange=self.exchange,

@@ -140,7 +140,7 @@ class Learner:
         optimizer.zero_grad(set_to_none=True)
         with autocast(self.practice.device):
             value = loss(self.model, batch)
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()  # type: ignore[no-untyped-call]  # untyped in torch
         if self.practice.training.clip_norm:
             nn.utils.clip_grad_norm_(parameters, self.practice.training.clip_norm)
         optimizer.step()

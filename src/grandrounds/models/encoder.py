@@ -83,6 +83,7 @@ class Encoder:
         else:
             model = self._pretrained(self.weights)
         # Random new rows: the default, a draw around the mean of 30,000 old ones, takes seconds and no better.
+        # (To mypy the method of a plain nn.Module might be a tensor.)
         model.resize_token_embeddings(len(self.tokenizer), mean_resizing=False)  # type: ignore[operator]
         return model
 
