@@ -25,7 +25,7 @@ BASE: dict[str, Any] = {"data": {"train": "a.jsonl", "test": "b.jsonl"}}
         ("partition.shceme", "iid", r"did you mean 'partition\.scheme'"),
         ("task.blindd", True, r"did you mean 'task\.blind'"),
         ("sites.mercy.trian", "a", r"did you mean 'sites\.mercy\.train'"),
-        ("algorithm.temperature", 1, "algorithm 'fedavg' has no options, so not 'temperature'"),
+        ("algorithm.server_epoch", 1, "did you mean 'server_epochs'"),
         ("algorithm.name", "fedavgg", "unknown algorithm 'fedavgg'; did you mean 'fedavg'"),
         ("task.name", "sentence_er", r"task\.name: .*did you mean 'sentence_re'"),
         ("data.format", "bratt", r"data\.format: .*did you mean 'brat'"),

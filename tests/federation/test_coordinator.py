@@ -95,7 +95,7 @@ WEIGHTS = Parameters({"w": torch.zeros(2)})
 
 
 def packed(tensor: torch.Tensor, kind: str = "parameters") -> Rule:
-    return lambda ask: Answer(ask.site, Packed(kind, {"encoding": "fp32"}, {"w": tensor}), ask.commit)
+    return lambda ask: Answer(ask.site, Packed(kind, {}, {"w": tensor}), ask.commit)
 
 
 def refuse(ask: Ask) -> Answer:

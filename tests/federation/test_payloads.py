@@ -14,16 +14,19 @@ from hypothesis import strategies as st
 from safetensors import torch as safetensors
 from torch import Tensor
 
+from grandrounds.errors import ConfigError
 from grandrounds.federation.payloads import (
     KINDS,
-    METADATA_KEY,
     Done,
     Expected,
+    Form,
+    LabelCounts,
     Packed,
     Parameters,
     Payload,
     PayloadError,
     Predictions,
+    PublicSet,
     Scores,
     unpack,
 )
@@ -40,6 +43,8 @@ PAYLOADS: dict[str, Payload] = {
     "predictions": Predictions(PROBABILITIES, "probabilities", "d1"),
     "scores": Scores({'tp/Tr"IP': 3.0, "fn/Fieber über 39°": 0.125, "n": 10.0}),
     "done": Done(),
+    "label_counts": LabelCounts(torch.tensor([5, 0])),
+    "public_set": PublicSet([{"text": 'Fieber über 39° " \n', "head": [0, 6], "blinded": False}, {"text": ""}]),
 }
 COUNT = frozenset({"count"})
 EXPECTED = Expected({"head.weight": (3, 4), "head.bias": (3,), "count": ()}, 2, (3, "d1"), integers=COUNT)
@@ -128,7 +133,7 @@ def test_one_bit_more_or_less_is_another_digest() -> None:
             digests.add(Parameters({**WEIGHTS, "head.weight": weight}).pack("fp32").digest)
     digests.add(Parameters({**WEIGHTS, "head.weight": WEIGHTS["head.weight"].reshape(4, 3)}).pack("fp32").digest)
     digests.add(Parameters({("x" + n): v for n, v in WEIGHTS.items()}).pack("fp32").digest)
-    digests.add(Packed("other", {"encoding": "fp32"}, WEIGHTS).digest)
+    digests.add(Packed("other", {}, WEIGHTS).digest)
     assert len(digests) == 1 + 36 + 3
 
 
@@ -142,7 +147,7 @@ def refused(packed: Packed, because: str, expected: Expected = EXPECTED, kind: t
 
 def weights(**changes: Tensor) -> Packed:
     named = {**WEIGHTS, **{name.replace("__", "."): value for name, value in changes.items()}}
-    return Packed("parameters", {"encoding": "fp32"}, named)
+    return Packed("parameters", {}, named)
 
 
 def test_a_missing_tensor_is_named() -> None:
@@ -170,7 +175,7 @@ def test_weights_that_overflow_fp16_are_refused_on_arrival() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int32, torch.bool, torch.float64])
 def test_a_type_that_weights_do_not_have_is_refused(dtype: torch.dtype) -> None:
     wrong = weights(head__bias=torch.ones(3).to(dtype))
-    data = safetensors.save(dict(wrong.tensors), {METADATA_KEY: json.dumps({"kind": "parameters"})})
+    data = safetensors.save(dict(wrong.tensors), {"parameters": "{}"})
 
     def arrive() -> None:
         unpack(Packed.from_bytes(data), EXPECTED)
@@ -197,12 +202,12 @@ def test_a_kind_that_was_not_declared_or_is_unknown_is_refused() -> None:
     refused(Packed("parametres", {}, {}), "unknown payload kind 'parametres'; did you mean 'parameters'")
 
 
-def predictions(values: Tensor = PROBABILITIES, form: str = "probabilities", public: str = "d1") -> Packed:
+def predictions(values: Tensor = PROBABILITIES, form: Form = "probabilities", public: str = "d1") -> Packed:
     return Predictions(values, form, public).pack("fp32")
 
 
 def test_predictions_about_another_public_set_are_refused() -> None:
-    refused(predictions(public="d2"), "another version of the public set")
+    refused(predictions(public="d2"), "about version d2 of the public set, the server's is d1")
 
 
 @pytest.mark.parametrize(
@@ -221,20 +226,99 @@ def test_log_probabilities_are_held_to_the_simplex_too() -> None:
 
 
 def test_another_form_or_number_of_rows_and_classes_is_refused() -> None:
-    refused(predictions(form="logits"), "not as 'logits'")
+    refused(Packed("predictions", {"public": "d1"}, {"logits": PROBABILITIES}), "neither is there")
     refused(predictions(PROBABILITIES[:2]), r"shape \(2, 2\)")
     refused(predictions(torch.ones(3, 1)), r"shape \(3, 1\)")
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.uint8])
-def test_predictions_of_another_type_are_refused(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
+@pytest.mark.parametrize("name", ["p", "log p"])
+def test_predictions_of_another_type_are_refused(name: str, dtype: torch.dtype) -> None:
     one_hot = torch.tensor([[1, 0], [0, 1], [1, 0]]).to(dtype)
-    refused(Packed("predictions", {"form": "probabilities", "public": "d1"}, {"values": one_hot}), "type")
+    refused(Packed("predictions", {"public": "d1"}, {name: one_hot}), "type")
+
+
+# Eight bits
+
+
+def test_eight_bits_carry_all_classes_but_the_first() -> None:
+    values = torch.tensor([[0.7, 0.2, 0.1], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    packed = Predictions(values, "probabilities", "d").pack("int8")
+    assert packed.tensors["p"].dtype == torch.uint8
+    assert packed.tensors["p"].tolist() == [[51, 26], [255, 0], [0, 0]]  # 0.2 * 255 = 51, 0.1 * 255 = 25.5, to even
+    found = unpack(packed, Expected(classes=3, public=(3, "d")))
+    assert isinstance(found, Predictions)
+    expected = [[178 / 255, 51 / 255, 26 / 255], [0, 1, 0], [1, 0, 0]]
+    torch.testing.assert_close(found.values, torch.tensor(expected))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 97), st.integers(0, 1000))
+def test_eight_bits_err_by_half_a_step_a_class_at_most(classes: int, seed: int) -> None:
+    values = (4 * torch.randn(50, classes, generator=torch.Generator().manual_seed(seed))).softmax(dim=1)
+    packed = Predictions(values, "probabilities", "d").pack("int8")
+    found = unpack(packed, Expected(classes=classes, public=(50, "d")))
+    assert isinstance(found, Predictions)
+    torch.testing.assert_close(found.values.sum(dim=1), torch.ones(50))
+    assert (found.values[:, 1:] - values[:, 1:]).abs().max() <= 0.5 / 255 * (1 + classes / 2) + 1e-6
+    assert (found.values[:, 0] - values[:, 0]).abs().max() <= 0.5 / 255 * classes + 1e-6
+
+
+def test_eight_bits_that_say_more_than_one_in_sum_are_refused() -> None:
+    expected = Expected(classes=3, public=(1, "d"))
+    unpack(Packed("predictions", {"public": "d"}, {"p": torch.tensor([[128, 128]], dtype=torch.uint8)}), expected)
+    for row in ([255, 2], [255, 255], [200, 100]):
+        sent = Packed("predictions", {"public": "d"}, {"p": torch.tensor([row], dtype=torch.uint8)})
+        refused(sent, "not on the simplex", expected)
+
+
+def test_eight_bits_are_for_probabilities_alone() -> None:
+    with pytest.raises(ConfigError, match="log-probabilities need fp16 or fp32"):
+        Predictions(PROBABILITIES.log(), "log_probabilities", "d").pack("int8")
+    with pytest.raises(ConfigError, match="weights travel as fp32 or fp16"):
+        Parameters(WEIGHTS).pack("int8")
+    whole = torch.tensor([[255], [0], [0]], dtype=torch.uint8)
+    refused(Packed("predictions", {"public": "d1"}, {"log p": whole}), "shape")
+
+
+@pytest.mark.parametrize(("rows", "most"), [(959, 1200), (64, 200)], ids=["GAD", "EU-ADR"])
+def test_an_upload_at_eight_bits_is_as_small_as_promised(rows: int, most: int) -> None:
+    digest = PublicSet([{"text": "x"}]).digest
+    packed = Predictions(torch.full((rows, 2), 0.5), "probabilities", digest).pack("int8")
+    assert len(packed.to_bytes()) == packed.nbytes <= most
+
+
+# Counts, and the public set
+
+
+def test_label_counts_must_be_whole_numbers_and_some() -> None:
+    for wrong in ([-1, 3], [0, 0]):
+        refused(Packed("label_counts", {}, {"n": torch.tensor(wrong)}), "label counts must be")
+    refused(Packed("label_counts", {}, {"n": torch.tensor([1, 2, 3])}), "shape")
+    refused(Packed("label_counts", {}, {"n": torch.tensor([0.5, 0.5])}), "type")
+
+
+def test_a_public_set_comes_back_as_it_went_and_its_digest_is_of_what_it_says() -> None:
+    sent = PAYLOADS["public_set"]
+    assert isinstance(sent, PublicSet)
+    found = unpack(Packed.from_bytes(sent.pack("fp32").to_bytes()), EXPECTED)
+    assert isinstance(found, PublicSet)
+    assert (found.examples, found.digest) == (sent.examples, sent.digest)
+    assert len(sent.digest) == 16
+    assert PublicSet(list(reversed(sent.examples))).digest != sent.digest
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b"[[]]", b"\xff", b"[" * 50_000])
+def test_a_public_set_that_is_no_list_of_examples_is_refused(body: bytes) -> None:
+    tensor = torch.tensor(list(body), dtype=torch.uint8)
+    refused(Packed("public_set", {}, {"examples": tensor}), "public set")
+    refused(Packed("public_set", {}, {}), "public set")
 
 
 def test_fp16_probabilities_of_many_classes_stay_on_the_simplex() -> None:
     values = torch.randn(200, 97, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
-    for form, sent in (("probabilities", values), ("log_probabilities", values.log())):
+    sent_forms: list[tuple[Form, Tensor]] = [("probabilities", values), ("log_probabilities", values.log())]
+    for form, sent in sent_forms:
         unpack(Predictions(sent, form, "d").pack("fp16"), Expected(classes=97, public=(200, "d")))
 
 
@@ -295,14 +379,14 @@ def arrive(data: bytes) -> None:
 def test_a_well_framed_header_of_any_json_is_refused_or_read(header: Any, body: bytes) -> None:
     arrive(framed(json.dumps(header).encode(), body))
     arrive(framed(json.dumps({"__metadata__": header}).encode(), body))
-    arrive(framed(json.dumps({"__metadata__": {METADATA_KEY: json.dumps(header)}}).encode(), body))
+    arrive(framed(json.dumps({"__metadata__": {"parameters": json.dumps(header)}}).encode(), body))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(KINDS)), json_values, json_values)
 def test_our_own_kinds_with_any_header_are_refused_or_read(kind: str, values: Any, public: Any) -> None:
-    header: Mapping[str, Any] = {"kind": kind, "values": values, "public": public, "form": public}
-    arrive(framed(json.dumps({"__metadata__": {METADATA_KEY: json.dumps(header)}}).encode()))
+    header: Mapping[str, Any] = {"values": values, "public": public}
+    arrive(framed(json.dumps({"__metadata__": {kind: json.dumps(header)}}).encode()))
 
 
 @settings(max_examples=300, deadline=None)
@@ -318,6 +402,6 @@ def test_a_header_nested_too_deeply_is_refused() -> None:
     for deep in (b"[" * 100_000, b'{"__metadata__":' * 50_000):
         with pytest.raises(PayloadError):
             Packed.from_bytes(framed(deep))
-    inner = json.dumps({"__metadata__": {METADATA_KEY: "[" * 100_000}}).encode()
+    inner = json.dumps({"__metadata__": {"scores": "[" * 100_000}}).encode()
     with pytest.raises(PayloadError):
         Packed.from_bytes(framed(inner))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,7 @@ from grandrounds.tasks.task import Counts
 class Toy(Algorithm):
     """Two exchanges that are read and one that is not, a message for each site, private state, a server's own Adam."""
 
+    public_at_sites: ClassVar[bool] = True
     rate: float = 0.01
     noise: float = 0.001
     trouble: int = 0

@@ -26,7 +26,7 @@ class FedAtt(FedAvg):
     noise: float = 0.0
     """Standard deviation of Gaussian noise on the new weights; 0.001 in the paper, for privacy."""
 
-    def round(self, server: Server, cohort: Cohort) -> None:
+    def merge(self, server: Server, cohort: Cohort) -> Parameters:
         weights = Parameters.of(server.model)
         pull = attentive_pull(weights.values, cohort.ask(self.train, weights), self.norm)
         rng = server.seeded("noise")
@@ -34,7 +34,7 @@ class FedAtt(FedAvg):
             name: weights.values[name] - self.step * towards + self.noise * torch.randn(towards.shape, generator=rng)
             for name, towards in pull.items()
         }
-        server.load(Parameters(moved))
+        return Parameters(moved)
 
 
 def attentive_pull(

@@ -6,7 +6,7 @@ A checkpoint holds the server's state, the version of private state each site is
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,8 @@ class Progress:
 
     round: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
+    holding: Sequence[str] = ()
+    """Sites that have the public set."""
     best_round: int | None = None
     best_f1: float = -1.0
     stale: int = 0

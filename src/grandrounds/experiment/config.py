@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,7 +21,7 @@ from grandrounds.data.corpora import SYNTHETIC
 from grandrounds.data.formats import FORMATS
 from grandrounds.data.partition import SCHEMES
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.federation.contract import make_algorithm
+from grandrounds.federation.contract import Algorithm, make_algorithm
 from grandrounds.federation.payloads import Compression
 from grandrounds.federation.training import Training
 from grandrounds.tasks import TASKS
@@ -78,17 +79,24 @@ class Rounds(Section):
     evaluate_on: list[Literal["validation", "test"]] = ["validation", "test"]
     early_stopping: int = Field(0, ge=0)
     """Stop after so many evaluations without a better validation F1; 0: never."""
+    stop_at_f1: float = Field(0.0, ge=0, le=1)
+    """Stop once the test F1 reaches this: how papers count the rounds to a target; 0: never."""
     checkpoint_every: int = Field(1, ge=1)
     policy: str | None = None
     """A policy file for every simulated site."""
 
 
 class SiteSection(Section):
-    """[sites.<name>]: a simulated site with a corpus of its own."""
+    """[sites.<name>]: a simulated site with a corpus of its own; or, where no table has one, what is special about
+    sites of the partition, by name or pattern ("site-0*")."""
 
-    train: Paths
+    train: Paths | None = None
     format: str | None = None
     policy: str | None = None
+    encoder: str | None = None
+    """For algorithms that share no weights."""
+    poisoned: bool = False
+    """Simulate an attacker: its predictions say another class than they mean."""
 
 
 class Config(Section):
@@ -121,10 +129,23 @@ class Config(Section):
         _known("partition.unit", self.partition.unit or "example", UNITS)
         _known("task.name", self.task.get("name", ""), TASKS)
         self.task_options()
-        self.make_algorithm()
-        if self.data.train is None and not self.sites and self.data.format != SYNTHETIC:
+        self._check_algorithm()
+        lacking = [name for name, site in self.sites.items() if site.train is None]
+        if lacking and len(lacking) < len(self.sites):
+            raise ConfigError(f"sites.{lacking[0]} has no train, as other sites do: give every site a corpus, or none")
+        if self.data.train is None and not self.own_corpora and self.data.format != SYNTHETIC:
             raise ConfigError("data.train is missing: name the corpus to train on, or give [sites.<name>] tables")
         return self
+
+    @property
+    def own_corpora(self) -> bool:
+        """Whether sites come with corpora, instead of being dealt out."""
+        return any(site.train is not None for site in self.sites.values())
+
+    def site(self, name: str) -> SiteSection:
+        """What the config says of this site; the first table that fits counts."""
+        fits = (section for pattern, section in self.sites.items() if fnmatchcase(name, pattern))
+        return self.sites.get(name) or next(fits, SiteSection())
 
     def task_options(self) -> Any:
         try:
@@ -132,9 +153,19 @@ class Config(Section):
         except ValidationError as error:
             raise _explained(error, TASKS[self.task["name"]].Options, "task.") from error
 
-    def make_algorithm(self) -> Any:
+    def make_algorithm(self) -> Algorithm:
         options = dict(self.algorithm)
         return make_algorithm(str(options.pop("name", "")), options)
+
+    def _check_algorithm(self) -> None:
+        algorithm, compression = self.make_algorithm(), self.federation.compression
+        if compression not in algorithm.encodings():
+            fitting = " or ".join(algorithm.encodings())
+            raise ConfigError(
+                f"federation.compression = '{compression}', but what '{algorithm.name}' uploads travels as {fitting}"
+            )
+        if not algorithm.public_at_sites and any(site.poisoned for site in self.sites.values()):
+            raise ConfigError(f"sites poison predictions, and '{algorithm.name}' has none; try feded")
 
     def digest(self) -> str:
         """Of all that the result depends on: not of how many processes compute it, nor of how long it may go on."""

@@ -124,6 +124,7 @@ class _Run:
             config=config.digest(),
             weight_by=config.federation.weight_by or self.algorithm.weight_by,
             min_replies=config.federation.min_replies,
+            public=simulation.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
         )
         self.progress = Progress()
@@ -132,7 +133,7 @@ class _Run:
         rounds = self.config.federation
         self._begin()
         self.watcher.started(self.simulation, rounds.rounds, self.progress.round)
-        while self.progress.round < rounds.rounds and not self._patience_lost():
+        while self.progress.round < rounds.rounds and not self._patience_lost() and not self._target_reached():
             self._round(self.progress.round + 1)
         self._select()
         return self._conclude()
@@ -151,6 +152,7 @@ class _Run:
             self.progress, state = saved
             self.server.restore(state)
             self.ledger.versions = dict(self.progress.versions)
+            self.ledger.holding = set(self.progress.holding)
             self.folder.rewind(self.progress.round)
             self.audit.write(event="resumed", round=self.progress.round)
         else:
@@ -236,9 +238,19 @@ class _Run:
         patience = self.config.federation.early_stopping
         return 0 < patience <= self.progress.stale
 
+    def _target_reached(self) -> bool:
+        target = self.config.federation.stop_at_f1
+        history = self.folder.metrics() if target else []
+        return bool(history) and history[-1].get("test", {}).get("f1", 0.0) >= target
+
     def _checkpoint(self) -> None:
         self.transport.flush()
-        self.progress = replace(self.progress, versions=dict(self.ledger.versions), audit=self.audit.head)
+        self.progress = replace(
+            self.progress,
+            versions=dict(self.ledger.versions),
+            holding=sorted(self.ledger.holding),
+            audit=self.audit.head,
+        )
         self.checkpoints.save(self.progress, self.server.snapshot())
         self.ledger.pinned = self.checkpoints.pinned()
 

@@ -6,8 +6,9 @@ Every process of a run builds the same from the same config; only a learnt vocab
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,19 @@ from torch import nn
 from grandrounds.data.corpora import SYNTHETIC, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import Partition, SiteRow, Unit, partition, share
-from grandrounds.errors import ConfigError, DataError
+from grandrounds.errors import ConfigError, DataError, unknown
 from grandrounds.experiment.config import Config, Paths
-from grandrounds.federation.contract import Registration
+from grandrounds.federation.contract import Algorithm, Registration
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.host import Host, Resident
 from grandrounds.federation.learner import Practice, Server, Split
-from grandrounds.federation.payloads import Expected
+from grandrounds.federation.payloads import Expected, PublicSet
 from grandrounds.federation.policy import Policy
 from grandrounds.federation.private import PrivateStore
+from grandrounds.federation.shelf import Shelf
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks import TASKS, Task
+from grandrounds.tasks.task import Features
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Simulation:
     model: nn.Module
     splits: Mapping[str, Split]
     """The server's: public, validation, test."""
+    public: PublicSet | None
+    """What of it sites may get."""
     residents: Mapping[str, Resident]
     expected: Expected
     table: Sequence[SiteRow]
@@ -48,14 +53,14 @@ class Simulation:
 
     def host(self, config: Config, folder: Path, memory: int, model: nn.Module | None = None) -> Host:
         return Host(
-            self.practice,
             self.residents,
             self.expected,
             PrivateStore(folder / "private", memory),
             config.federation.compression,
             config.digest(),
             folder / "models",
-            model,
+            Shelf(folder / "public"),
+            {} if model is None else {self.practice.encoder.name: model},
         )
 
 
@@ -67,31 +72,89 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     examples, left = task.examples(corpora.documents)
     notes = corpora.notes + Counter(left)
     rows = _Rows(config, task, corpora, examples)
-    encoder = _encoder(config, base, task, [task.text(examples[row]) for row in rows.public], folder)
-    features = task.features(examples, encoder)
-    practice = Practice(task, encoder, config.training, config.seed, _device(config.device))
-
-    def split(chosen: Sequence[int]) -> Split:
-        return Split(features, np.array(chosen, dtype=np.int64))
-
-    served = {"public": rows.public, "validation": rows.validation, "test": rows.test}
-    splits = {name: split(chosen) for name, chosen in served.items() if len(chosen)}
-    practice = _warmed_up(config, practice, splits, folder)
-    algorithm = config.make_algorithm()
-    model = practice.initial_model()
-    manifest = {name: tuple(value.shape) for name, value in model.state_dict().items() if algorithm.shared(name)}
+    public = PublicSet([task.question(examples[row]) for row in rows.public]) if rows.public else None
+    schools = _Schools(config, base, folder, task, examples, rows, public)
+    own = schools.of(config.model.encoder)
+    algorithm, model = config.make_algorithm(), own.practice.initial_model()
+    manifest = _manifest(model, algorithm)
     table = rows.dealt.table([example.label for example in examples], [str(example.document) for example in examples])
+    _check_names(config, rows.dealt.sites)
     residents = {}
     for name, members in _pooled(rows.dealt.sites, algorithm.pooled).items():
-        counts = _counts(members, examples, corpora.documents)
-        registration = Registration(name, counts, task.labels, manifest)
-        residents[name] = Resident(registration, {**splits, "train": split(members)}, _policy(config, name, base))
+        about = config.site(name)
+        theirs = schools.of(about.encoder or config.model.encoder)
+        shapes = manifest if theirs is own else _manifest(theirs.practice.initial_model(), algorithm)
+        registration = Registration(name, _counts(members, examples, corpora.documents), task.labels, shapes)
+        # The public set is the server's: a site gets it as the federation sends it.
+        held = {part: split for part, split in theirs.splits.items() if part != "public"}
+        held["train"] = Split(theirs.features, np.array(members, dtype=np.int64))
+        residents[name] = Resident(registration, held, theirs.practice, _policy(config, name, base), about.poisoned)
     _note_single_class(table, notes)
-    public = splits.get("public")
-    about = (len(public), public.digest) if public else (0, "")
-    integers = frozenset(name for name, value in model.state_dict().items() if not value.is_floating_point())
-    expected = Expected(manifest, len(task.labels), about, integers=integers)
-    return Simulation(practice, model, splits, residents, expected, table, rows.dealt.left_out, dict(notes))
+    expected = Expected(
+        manifest,
+        len(task.labels),
+        (len(rows.public), public.digest) if public else (0, ""),
+        integers=frozenset(name for name, value in model.state_dict().items() if not value.is_floating_point()),
+    )
+    return Simulation(
+        own.practice, model, own.splits, public, residents, expected, table, rows.dealt.left_out, dict(notes)
+    )
+
+
+@dataclass(frozen=True)
+class _School:
+    """How learners with one encoder work, and the data as that encoder reads it."""
+
+    practice: Practice
+    features: Features
+    splits: Mapping[str, Split]
+
+
+class _Schools:
+    """A school for each encoder in use, made once."""
+
+    def __init__(
+        self,
+        config: Config,
+        base: Path,
+        folder: Path,
+        task: Task,
+        examples: Sequence[Any],
+        rows: _Rows,
+        public: PublicSet | None,
+    ) -> None:
+        self._config, self._base, self._folder = config, base, folder
+        self._task, self._examples, self._rows, self._public = task, examples, rows, public
+        self._made: dict[str, _School] = {}
+
+    def of(self, name: str) -> _School:
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def _make(self, name: str) -> _School:
+        config, task, rows = self._config, self._task, self._rows
+        texts = [task.text(self._examples[row]) for row in rows.public]
+        encoder = _encoder(name, self._base, task, texts, self._folder)
+        features = task.features(self._examples, encoder)
+        practice = Practice(task, encoder, config.training, config.seed, _device(config.device))
+        served = {"public": rows.public, "validation": rows.validation, "test": rows.test}
+        splits = {part: Split(features, np.array(chosen, dtype=np.int64)) for part, chosen in served.items() if chosen}
+        if self._public is not None:
+            splits["public"] = replace(splits["public"], digest=self._public.digest)
+        if name == config.model.encoder:
+            practice = _warmed_up(config, practice, splits, self._folder)
+        return _School(practice, features, splits)
+
+
+def _manifest(model: nn.Module, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in model.state_dict().items() if algorithm.shared(name)}
+
+
+def _check_names(config: Config, sites: Iterable[str]) -> None:
+    for pattern in config.sites:
+        if not config.own_corpora and not any(fnmatchcase(name, pattern) for name in sites):
+            raise ConfigError(f"[sites.{pattern}] fits no site: {unknown('site', pattern, sites)}")
 
 
 class _Corpora:
@@ -102,7 +165,7 @@ class _Corpora:
         self.documents: list[Document] = []
         self.parts: dict[str, range] = {}
         data = config.data
-        if config.sites:
+        if config.own_corpora:
             for name, site in sorted(config.sites.items()):
                 source = Source(site.format or data.format, _paths(site.train, base), data.options)
                 self._add(f"site {name}", source)
@@ -164,7 +227,7 @@ class _Rows:
 
 
 def _deal(config: Config, by_part: Mapping[str, Sequence[Unit]]) -> Partition:
-    if config.sites:
+    if config.own_corpora:
         sites = {part.removeprefix("site "): tuple(_examples(units)) for part, units in sorted(by_part.items())}
         empty = tuple(name for name, rows in sites.items() if not rows)
         return Partition("sites", {name: rows for name, rows in sites.items() if rows}, empty)
@@ -188,9 +251,8 @@ def _examples(units: Sequence[Unit]) -> list[int]:
     return sorted(row for unit in units for row in unit.examples)
 
 
-def _encoder(config: Config, base: Path, task: Task, public: Sequence[str], folder: Path) -> Encoder:
+def _encoder(name: str, base: Path, task: Task, public: Sequence[str], folder: Path) -> Encoder:
     """`tiny` learns its word pieces once a run: workers and resumed runs find them in the run folder."""
-    name = config.model.encoder
     if name != "tiny":
         return Encoder.find(str(base / name) if (base / name).is_dir() else name, task.markers)
     learnt, part = folder / "vocabulary", folder / ".vocabulary.part"
@@ -213,8 +275,7 @@ def _warmed_up(config: Config, practice: Practice, splits: Mapping[str, Split], 
 
 
 def _policy(config: Config, site: str, base: Path) -> Policy:
-    own = config.sites[site].policy if site in config.sites else None
-    path = own or config.federation.policy
+    path = config.site(site).policy or config.federation.policy
     return Policy.load(base / path) if path else Policy()
 
 

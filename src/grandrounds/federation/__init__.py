@@ -13,13 +13,16 @@ from grandrounds.federation.contract import (
     on_site,
 )
 from grandrounds.federation.learner import Learner, Server, Site
-from grandrounds.federation.payloads import Done, Parameters, Payload, Predictions, Scores
+from grandrounds.federation.payloads import Done, LabelCounts, Parameters, Payload, Predictions, Scores
+from grandrounds.federation.state import Kept
 
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "Cohort",
     "Done",
+    "Kept",
+    "LabelCounts",
     "Learner",
     "Parameters",
     "Payload",

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar, TypeVarTuple
 
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.learner import Server, Site
-from grandrounds.federation.payloads import Payload
+from grandrounds.federation.payloads import Compression, Payload
 from grandrounds.tasks.task import Counts
 
 Ts = TypeVarTuple("Ts")
@@ -70,12 +70,18 @@ class Algorithm:
     """All sites' data at one simulated site."""
     personal: ClassVar[bool] = False
     """Each site ends with a model of its own, which `finish` saves there."""
+    public_at_sites: ClassVar[bool] = False
+    """Sites look at the public set, so it is sent to each of them, once."""
     weight_by: ClassVar[str] = "examples"
     """What the paper weighs a mean by, unless federation.weight_by says otherwise."""
 
     def shared(self, name: str) -> bool:
         """Whether a parameter must agree between sites and may travel."""
         return True
+
+    def encodings(self) -> Sequence[Compression]:
+        """How its uploads may be compressed."""
+        return ("fp32", "fp16")
 
     def start(self, server: Server, cohort: Cohort) -> None:
         """Before round 1: add to server.state what must live on."""
@@ -145,7 +151,7 @@ def make_algorithm(name: str, options: Mapping[str, Any]) -> Algorithm:
 def _validated(cls: Any, options: Mapping[str, Any]) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     checked = {}
     for key, value in options.items():
         try:

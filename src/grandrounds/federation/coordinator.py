@@ -15,7 +15,7 @@ from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Algorithm, Cohort, Registration, Reply, declared_kind
 from grandrounds.federation.exchange import Answer, Ask, Transport
-from grandrounds.federation.payloads import Expected, Packed, Payload, PayloadError, unpack
+from grandrounds.federation.payloads import Expected, Packed, Payload, PayloadError, PublicSet, unpack
 
 
 class AbandonedError(GrandRoundsError):
@@ -38,6 +38,8 @@ class Ledger:
 
     versions: dict[str, str] = field(default_factory=dict)
     pinned: list[Mapping[str, str]] = field(default_factory=list)
+    holding: set[str] = field(default_factory=set)
+    """Sites that have the public set."""
 
     def needed(self, site: str) -> tuple[str, ...]:
         return tuple(sorted({versions[site] for versions in self.pinned if site in versions}))
@@ -55,6 +57,8 @@ class Federation:
     config: str
     weight_by: str
     min_replies: int = 1
+    public: PublicSet | None = None
+    """What sites may look at beside their own data."""
     watch: Callable[[str], None] = lambda site: None
     """Told of each site that has answered."""
 
@@ -80,6 +84,8 @@ class RoundCohort(Cohort):
         if strangers:
             raise KeyError(f"{min(strangers)} is not of this cohort")
         packed: dict[int, Packed] = {}  # what goes to all sites is packed, and its digest taken, once
+        if (public := self._federation.public) is not None:
+            packed[id(public)] = public.pack("fp32")
         asks = [
             self._ask(method, site.site, messages[site.site], packed) for site in self.sites if site.site in messages
         ]
@@ -95,7 +101,7 @@ class RoundCohort(Cohort):
         for part in message:
             if isinstance(part, Payload) and id(part) not in packed:
                 packed[id(part)] = part.pack("fp32")
-        algorithm, ledger = self._federation.algorithm, self._federation.ledger
+        algorithm, ledger, public = self._federation.algorithm, self._federation.ledger, self._federation.public
         return Ask(
             site=site,
             algorithm=algorithm.name,
@@ -108,6 +114,8 @@ class RoundCohort(Cohort):
             start=ledger.versions.get(site),
             commit=None if self._read_only else f"{self._round:05d}.{self.exchange}",
             needed=ledger.needed(site),
+            public="" if public is None else public.digest,
+            public_set=None if site in ledger.holding else packed.get(id(public)),
         )
 
     def _replies(self, method: Any, asks: Sequence[Ask]) -> Iterator[Reply[Any]]:
@@ -146,13 +154,16 @@ class RoundCohort(Cohort):
     def _record(self, ask: Ask, answer: Answer) -> None:
         """Count and log what crossed the wire, good or not."""
         where = {"round": ask.round, "exchange": ask.exchange, "site": ask.site}
-        for part in ask.message:
+        for part in (ask.public_set, *ask.message):
             if isinstance(part, Packed):
                 self.traffic.bytes_down += part.nbytes
                 self._log(where, "down", part)
+        holding = self._federation.ledger.holding
         if answer.packed is None:
+            holding.discard(ask.site)  # perhaps for want of the public set: it will be sent again
             self._federation.audit.write(**where, event=answer.lost)
         else:
+            holding.update([ask.site] if ask.public else [])
             self.traffic.bytes_up += answer.packed.nbytes
             self._log(where, "up", answer.packed)
 

@@ -30,6 +30,10 @@ class Ask:
     """How the version that this ask makes is called; None: read-only."""
     needed: tuple[str, ...]
     """Versions that a checkpoint still names."""
+    public: str = ""
+    """Digest of the public set that the method may look at; empty: none."""
+    public_set: Packed | None = None
+    """The set itself, for a site that does not hold it yet."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def write_synced(path: Path, data: bytes) -> None:
 
 def write_whole(path: Path, data: bytes) -> None:
     """One file, whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")  # workers may write the same file at the same time
     try:
         write_synced(part, data)
         part.replace(path)

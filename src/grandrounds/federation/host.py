@@ -6,8 +6,7 @@ A simulation hosts all sites, a worker process some of them, a hospital one: its
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -15,9 +14,10 @@ from torch import Tensor, nn
 from grandrounds.federation.contract import Registration, make_algorithm, site_method
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import Practice, Site, Split
-from grandrounds.federation.payloads import Compression, Expected, Packed, unpack
+from grandrounds.federation.payloads import Compression, Expected, Packed, Predictions, unpack
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
+from grandrounds.federation.shelf import Shelf
 
 
 @dataclass(frozen=True)
@@ -26,23 +26,29 @@ class Resident:
 
     registration: Registration
     splits: Mapping[str, Split]
+    practice: Practice
+    """The federation's, or with an encoder of the site's own."""
     policy: Policy = field(default_factory=Policy)
+    poisoned: bool = False
+    """In a simulation: an attacker, whose predictions say another class than they mean."""
 
 
 class Host:
     def __init__(
         self,
-        practice: Practice,
         residents: Mapping[str, Resident],
         expected: Expected,
         private: PrivateStore,
         compression: Compression,
         config: str,
         models: Path | None,
-        model: nn.Module | None = None,
+        shelf: Shelf,
+        working: Mapping[str, nn.Module] | None = None,
     ) -> None:
-        self._given = model
-        self._practice, self._residents, self._expected = practice, residents, expected
+        self._shelf = shelf
+        self._residents, self._expected = residents, expected
+        self._working = dict(working or {})
+        self._starts: dict[str, Mapping[str, Tensor]] = {}
         self._private, self._compression, self._config, self._models = private, compression, config, models
 
     def answer(self, ask: Ask) -> Answer:
@@ -63,10 +69,10 @@ class Host:
         private = self._private.read(ask.site, ask.start)
         site = Site(
             registration=resident.registration,
-            practice=self._practice,
-            splits=resident.splits,
-            model=self._working_model,
-            start=lambda: self._start,
+            practice=resident.practice,
+            splits=self._splits(resident, ask),
+            model=self._working_model(resident.practice),
+            start=lambda: self._start(resident.practice),
             private=private,
             models=self._models,
             round=ask.round,
@@ -74,7 +80,10 @@ class Host:
         )
         method = site_method(make_algorithm(ask.algorithm, ask.options), ask.method)
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
-        packed = method(site, *message).pack(self._compression)
+        payload = method(site, *message)
+        if resident.poisoned and isinstance(payload, Predictions):
+            payload = replace(payload, values=payload.values.roll(1, dims=1))
+        packed = payload.pack(self._compression)
         resident.policy.check(packed)
         version = ask.start
         if site.kept and ask.commit is not None:
@@ -83,11 +92,23 @@ class Host:
         self._private.retain(ask.site, {v for v in (ask.start, version, *ask.needed) if v is not None})
         return packed, version
 
-    @cached_property
-    def _working_model(self) -> nn.Module:
-        return self._practice.initial_model() if self._given is None else self._given
+    def _splits(self, resident: Resident, ask: Ask) -> Mapping[str, Split]:
+        if not ask.public:
+            return resident.splits
+        if ask.public_set is not None:
+            self._shelf.put(ask.public_set, ask.public)
+        return {**resident.splits, "public": self._shelf.split(ask.public, resident.practice)}
 
-    @cached_property
-    def _start(self) -> Mapping[str, Tensor]:
+    def _working_model(self, practice: Practice) -> nn.Module:
+        """One for all sites with this encoder."""
+        name = practice.encoder.name
+        if name not in self._working:
+            self._working[name] = practice.initial_model()
+        return self._working[name]
+
+    def _start(self, practice: Practice) -> Mapping[str, Tensor]:
         """A site's own start; most algorithms load the server's weights instead and never need it."""
-        return self._practice.initial_model().state_dict()
+        name = practice.encoder.name
+        if name not in self._starts:
+            self._starts[name] = practice.initial_model().state_dict()
+        return self._starts[name]

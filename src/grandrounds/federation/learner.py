@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -18,7 +16,7 @@ from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.federation.payloads import Parameters, Predictions
+from grandrounds.federation.payloads import Form, LabelCounts, Parameters, Predictions
 from grandrounds.federation.seeds import generator, global_seed
 from grandrounds.federation.state import Flat, Stateful, flatten, rebuild
 from grandrounds.federation.training import Training, make_optimizer
@@ -39,6 +37,8 @@ class Split:
 
     features: Features
     rows: NDArray[np.int64]
+    digest: str = ""
+    """Of the public set: what a site and the server compare to know that they hold the same one."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -48,21 +48,10 @@ class Split:
         lengths: NDArray[np.int64] = self.features.lengths[self.rows]
         return lengths
 
-    @cached_property
-    def digest(self) -> str:
-        """What a site and the server compare to know that they hold the same public set."""
-        hasher = sha256()
-        for start in range(0, len(self.rows), 256):
-            batch = self.features.batch(self.rows[start : start + 256])
-            for name, value in sorted(vars(batch).items()):
-                if name != "index":
-                    hasher.update(name.encode() + value.numpy().tobytes())
-        return hasher.hexdigest()
-
 
 @dataclass(frozen=True)
 class Practice:
-    """How learners of a federation work: the same for all of them."""
+    """How learners of a federation work: the same for all of them, but for the encoder that a site may choose."""
 
     task: Task
     encoder: Encoder
@@ -150,10 +139,17 @@ class Learner:
         chosen = self._split(split)
         return predict_logits(self.practice.task, self.model, chosen.features, chosen.rows, self.practice.device)
 
-    def predict(self, split: str, form: str = "probabilities") -> Predictions:
+    def predict(self, split: str, form: Form = "probabilities") -> Predictions:
         log_probabilities = torch.from_numpy(self.logits(split)).log_softmax(dim=1)
         values = log_probabilities.exp() if form == "probabilities" else log_probabilities
-        return Predictions(values, form, self._split(split).digest)
+        return Predictions(values, form, self.digest(split))
+
+    def digest(self, split: str) -> str:
+        return self._split(split).digest
+
+    def label_counts(self, split: str = "train") -> LabelCounts:
+        chosen = self._split(split)
+        return LabelCounts(torch.from_numpy(self.practice.task.label_counts(chosen.features, chosen.rows)))
 
     def counts(self, split: str) -> Counts:
         chosen = self._split(split)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -20,10 +20,9 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor, nn
 
-from grandrounds.errors import GrandRoundsError, unknown
+from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 
-Compression = Literal["fp32", "fp16"]
-METADATA_KEY = "grandrounds"  # a single key: safetensors writes several in random order
+Compression = Literal["fp32", "fp16", "int8"]
 DTYPES = {  # in the order of the wire: safetensors writes the widest types first
     torch.int64: "I64",
     torch.float64: "F64",
@@ -32,6 +31,9 @@ DTYPES = {  # in the order of the wire: safetensors writes the widest types firs
     torch.uint8: "U8",
 }
 
+OFF_SIMPLEX = "predictions are not on the simplex: a row is negative or does not sum to one"
+Form = Literal["probabilities", "log_probabilities"]
+_FORMS: dict[Form, str] = {"probabilities": "p", "log_probabilities": "log p"}  # short: they are in every upload
 FLOATS, INTEGERS = (torch.float32, torch.float16), (torch.int64, torch.uint8)
 
 
@@ -64,7 +66,7 @@ class Packed:
     @cached_property
     def nbytes(self) -> int:
         """The length of `to_bytes()`, without making them."""
-        layout: dict[str, Any] = {"__metadata__": {METADATA_KEY: self._metadata}}
+        layout: dict[str, Any] = {"__metadata__": {self.kind: self._metadata}}
         offset = 0
         for name in sorted(self.tensors, key=self._wire_order):
             tensor = self.tensors[name]
@@ -79,7 +81,7 @@ class Packed:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the content, the same on both sides of the wire."""
-        hasher = sha256(self._metadata.encode())
+        hasher = sha256(f"{self.kind}{self._metadata}".encode())
         for name in sorted(self.tensors):
             tensor = self.tensors[name].detach().cpu().contiguous()
             hasher.update(f"{name}{DTYPES[tensor.dtype]}{list(tensor.shape)}".encode())
@@ -88,7 +90,8 @@ class Packed:
 
     def to_bytes(self) -> bytes:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
-        return safetensors.save(tensors, {METADATA_KEY: self._metadata})
+        # A single key, the kind: safetensors writes several in random order.
+        return safetensors.save(tensors, {self.kind: self._metadata})
 
     @classmethod
     def from_bytes(cls, data: bytes, max_bytes: int = 1 << 34) -> Self:
@@ -96,9 +99,8 @@ class Packed:
             raise PayloadError(f"a payload of {len(data)} bytes is over the budget of {max_bytes}")
         try:
             length = int.from_bytes(data[:8], "little")
-            metadata = json.loads(data[8 : 8 + length])["__metadata__"]
-            header = json.loads(metadata[METADATA_KEY])
-            kind = header.pop("kind")
+            ((kind, metadata),) = json.loads(data[8 : 8 + length])["__metadata__"].items()
+            header = dict(json.loads(metadata))
             tensors = safetensors.load(data)
         except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PayloadError("a payload can't be decoded: it is cut short or not ours") from error
@@ -109,7 +111,7 @@ class Packed:
 
     @cached_property
     def _metadata(self) -> str:
-        return json.dumps({"kind": self.kind, **self.header}, sort_keys=True, separators=(",", ":"))
+        return json.dumps(dict(self.header), sort_keys=True, separators=(",", ":"))
 
     def _wire_order(self, name: str) -> tuple[int, str]:
         return list(DTYPES).index(self.tensors[name].dtype), name
@@ -162,8 +164,7 @@ class Parameters(Payload):
         return cls({name: tensor.detach() for name, tensor in model.state_dict().items() if shared(name)})
 
     def pack(self, compression: Compression) -> Packed:
-        values = {name: _shrink(tensor, compression) for name, tensor in self.values.items()}
-        return Packed(self.kind, {"encoding": compression}, values)
+        return Packed(self.kind, {}, {name: _shrink(tensor, compression) for name, tensor in self.values.items()})
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
@@ -179,30 +180,97 @@ class Predictions(Payload):
 
     kind: ClassVar[str] = "predictions"
     values: Tensor
-    form: str
-    """probabilities | log_probabilities"""
+    form: Form
     public: str
     """Digest of the public set that was answered."""
 
     def pack(self, compression: Compression) -> Packed:
-        header = {"encoding": compression, "form": self.form, "public": self.public}
-        return Packed(self.kind, header, {"values": _shrink(self.values, compression)})
+        header = {"public": self.public}
+        if compression != "int8":
+            return Packed(self.kind, header, {_FORMS[self.form]: _shrink(self.values, compression)})
+        if self.form != "probabilities":
+            raise ConfigError(
+                "federation.compression = 'int8' is for probabilities; log-probabilities need fp16 or fp32"
+            )
+        # All classes but the first: what is missing to one is its share.
+        return Packed(self.kind, header, {"p": (self.values[:, 1:] * 255).round().to(torch.uint8)})
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
         rows, digest = expected.public
-        _check_manifest(packed.tensors, {"values": (rows, expected.classes)})
-        _check_finite(packed.tensors)
         if packed.header.get("public") != digest:
-            raise PayloadError("predictions are about another version of the public set; fetch it anew")
-        values, form = _grow(packed.tensors["values"]), packed.header.get("form")
-        if form not in ("probabilities", "log_probabilities"):
-            raise PayloadError(f"predictions come as probabilities or log_probabilities, not as '{form}'")
+            theirs = str(packed.header.get("public"))[: len(digest)]
+            raise PayloadError(f"predictions are about version {theirs} of the public set, the server's is {digest}")
+        form = next((form for form, name in _FORMS.items() if name in packed.tensors), None)
+        if form is None:
+            raise PayloadError("predictions come as 'p' or 'log p', and neither is there")
+        values = packed.tensors[_FORMS[form]]
+        if values.dtype == torch.uint8 and form == "probabilities":
+            _check_manifest(packed.tensors, {"p": (rows, expected.classes - 1)}, frozenset({"p"}))
+            # Rounding adds at most half a step for each class.
+            if bool((values.sum(dim=1) > 255 + expected.classes / 2).any()):
+                raise PayloadError(OFF_SIMPLEX)
+            values = _from_bytes(values)
+        else:
+            _check_manifest(packed.tensors, {_FORMS[form]: (rows, expected.classes)})
+            _check_finite(packed.tensors)
+            values = _grow(values)
         simplex = values if form == "probabilities" else values.exp()
         # fp16 keeps three decimals, so a row's sum may be off by about one in a thousand.
         if bool((simplex < 0).any()) or not torch.allclose(simplex.sum(dim=1), torch.ones(rows), atol=5e-3):
-            raise PayloadError("predictions are not on the simplex: a row is negative or does not sum to one")
-        return cls(values, str(form), digest)
+            raise PayloadError(OFF_SIMPLEX)
+        return cls(values, form, digest)
+
+
+@_kind
+@dataclass(frozen=True)
+class LabelCounts(Payload):
+    """How many of a site's training examples have each label, [classes]."""
+
+    kind: ClassVar[str] = "label_counts"
+    values: Tensor
+
+    def pack(self, compression: Compression) -> Packed:
+        return Packed(self.kind, {}, {"n": self.values})
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        _check_manifest(packed.tensors, {"n": (expected.classes,)}, frozenset({"n"}))
+        counts = packed.tensors["n"].long()
+        if bool((counts < 0).any()) or not counts.sum() > 0:
+            raise PayloadError("label counts must be whole numbers from zero, not all zero")
+        return cls(counts)
+
+
+@_kind
+@dataclass(frozen=True)
+class PublicSet(Payload):
+    """The server's examples as sites get them: without labels, before any tokenizer, since sites may differ in it."""
+
+    kind: ClassVar[str] = "public_set"
+    examples: Sequence[Mapping[str, Any]]
+
+    @cached_property
+    def digest(self) -> str:
+        """What a site and the server compare to know that they hold the same set; it is in every upload, so short."""
+        return sha256(self._json).hexdigest()[:16]
+
+    def pack(self, compression: Compression) -> Packed:
+        return Packed(self.kind, {}, {"examples": torch.frombuffer(bytearray(self._json), dtype=torch.uint8)})
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        try:
+            examples = json.loads(packed.tensors["examples"].numpy().tobytes())
+        except (KeyError, ValueError, TypeError, RecursionError) as error:
+            raise PayloadError("the public set can't be decoded") from error
+        if not isinstance(examples, list) or not all(isinstance(example, dict) for example in examples):
+            raise PayloadError("the public set must be a list of examples")
+        return cls(examples)
+
+    @cached_property
+    def _json(self) -> bytes:
+        return json.dumps(self.examples, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 @_kind
@@ -243,7 +311,16 @@ class Done(Payload):
         return cls()
 
 
+def _from_bytes(values: Tensor) -> Tensor:
+    """[rows, classes] on the simplex from classes-minus-one at 8 bits."""
+    rest = values.float() / 255
+    whole = torch.cat([(1 - rest.sum(dim=1, keepdim=True)).clamp(min=0), rest], dim=1)
+    return whole / whole.sum(dim=1, keepdim=True)  # rounding may have left more than one
+
+
 def _shrink(tensor: Tensor, compression: Compression) -> Tensor:
+    if compression == "int8":
+        raise ConfigError("federation.compression = 'int8' is for predictions; weights travel as fp32 or fp16")
     return tensor.half() if compression == "fp16" and tensor.dtype == torch.float32 else tensor
 
 

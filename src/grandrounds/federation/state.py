@@ -20,6 +20,17 @@ class Stateful(Protocol):
     def load_state_dict(self, state: dict[str, Any], /) -> object: ...
 
 
+class Kept(dict[str, Tensor]):
+    """Named tensors that live on from round to round."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self)
+
+    def load_state_dict(self, state: dict[str, Any], /) -> None:
+        self.clear()
+        self.update(state)
+
+
 @dataclass(frozen=True)
 class Flat:
     """A state dict as tensors and the JSON that says where they go."""

@@ -76,6 +76,7 @@ class Workers:
 
     def _note(self, ask: Ask) -> bytes:
         note = {field.name: getattr(ask, field.name) for field in dataclasses.fields(ask)}
+        note["public_set"] = None if ask.public_set is None else self._write(ask.public_set)
         note["message"] = [self._write(part) if isinstance(part, Packed) else part for part in ask.message]
         return json.dumps(note).encode()
 
@@ -147,6 +148,8 @@ def _ask_of(note: dict[str, Any], spool: Path, held: dict[str, Packed]) -> Ask:
                 held[digest] = Packed.from_bytes((spool / digest).read_bytes())
             part = held[digest]
         message.append(part)
+    if note["public_set"] is not None:
+        note["public_set"] = Packed.from_bytes((spool / note["public_set"]["packed"]).read_bytes())
     needed = tuple(note.pop("needed"))
     return Ask(**note, message=tuple(message), needed=needed)
 

@@ -187,6 +187,22 @@ class SentenceRE(Task):
     def text(self, example: PairExample) -> str:
         return "".join(segment for segment, _ in self._segments(example))
 
+    def question(self, example: PairExample) -> dict[str, Any]:
+        return {name: getattr(example, name) for name in ("text", "head", "tail", "types", "blinded")}
+
+    def from_question(self, question: Mapping[str, Any]) -> PairExample:
+        try:
+            head, tail, (first, second) = Span(*question["head"]), Span(*question["tail"]), question["types"]
+            text, blinded = str(question["text"]), bool(question["blinded"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                "an example of the public set is not one of sentence_re; has the server another task?"
+            ) from error
+        return PairExample(0, 0, NONE, text, head, tail, (str(first), str(second)), (0, 1), blinded)
+
+    def label_counts(self, features: PairFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.bincount(features.labels[rows], minlength=len(self._labels)).astype(np.int64)
+
     def features(self, examples: Sequence[PairExample], encoder: Encoder) -> PairFeatures:
         segments = [self._segments(example) for example in examples]
         distinct = sorted({text for parts in segments for text, _ in parts})

@@ -88,6 +88,18 @@ class Task(ABC):
         """What a public vocabulary may learn from."""
 
     @abstractmethod
+    def question(self, example: Any) -> dict[str, Any]:
+        """JSON of all that the model is asked by, and nothing of the answer: how the public set reaches sites."""
+
+    @abstractmethod
+    def from_question(self, question: Mapping[str, Any]) -> Example:
+        """The example of a question; its label says nothing."""
+
+    @abstractmethod
+    def label_counts(self, features: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[classes]: how many of these rows have each label."""
+
+    @abstractmethod
     def features(self, examples: Sequence[Any], encoder: Encoder) -> Features: ...
 
     @abstractmethod

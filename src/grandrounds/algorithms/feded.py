@@ -1,0 +1,181 @@
+"""Federated ensemble distillation (Sui et al., EMNLP 2020, Algorithm 1): sites upload what they predict on the
+server's public set, and the server distils the ensemble's average into its own model.
+
+Eq. 3  Site.train        Eq. 4  soften        Eq. 5  mean_vote, average_robust        Eq. 6  distillation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import log
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from grandrounds.errors import ConfigError
+from grandrounds.federation import (
+    Algorithm,
+    Cohort,
+    Kept,
+    LabelCounts,
+    Parameters,
+    Predictions,
+    Reply,
+    Server,
+    Site,
+    algorithm,
+    on_site,
+)
+from grandrounds.federation.learner import Loss
+from grandrounds.federation.payloads import Compression, Form
+
+LAST = "ensemble"  # the server's memory of its last average
+
+
+@algorithm("feded")
+class FedED(Algorithm):
+    public_at_sites: ClassVar[bool] = True
+    weight_by: ClassVar[str] = "uniform"  # the 1/|J| of Eq. 5
+
+    average: Literal["probabilities", "logits"] = "logits"
+    """What Eq. 5 averages: p as it is printed, or logits as the text says (log p: the same under softmax)."""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    weight: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Of the teacher against the labels, (1 - w) CE + w KL; by default CE + KL as in Eq. 6."""
+    tempered_student: bool = False
+    """Soften the student like the teacher, and scale KL by the temperature squared (Hinton et al., 2015)."""
+    hard_labels: bool = True
+    distillation_epochs: Annotated[int, Field(ge=1)] = 1
+    download: Literal["parameters", "predictions"] = "parameters"
+    """What sites get: the student, or the ensemble's last average, which they distil into models of their own."""
+    vote: Literal["equal", "counts", "confidence"] = "equal"
+    """A site's say: equal, by class as it has seen examples of it, or by sentence as it is sure."""
+    average_robust: Literal["off", "median", "trimmed"] = "off"
+    """Over sites, for each sentence and class, so that a few sites can't mislead the rest."""
+    trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
+    """The share of sites that a trimmed mean leaves out at each end."""
+
+    def __post_init__(self) -> None:
+        if self.average_robust != "off" and self.vote != "equal":
+            raise ConfigError("a robust average counts every site alike: leave algorithm.vote = 'equal' with it")
+
+    def shared(self, name: str) -> bool:
+        return self.download == "parameters"
+
+    def encodings(self) -> Sequence[Compression]:
+        return ("fp32", "fp16", "int8") if self.average == "probabilities" else ("fp32", "fp16")
+
+    def start(self, server: Server, cohort: Cohort) -> None:
+        server.state[LAST] = Kept()
+
+    def round(self, server: Server, cohort: Cohort) -> None:
+        seen = {r.site.site: r.payload for r in cohort.ask(self.count)} if self.vote == "counts" else {}
+        last = cast(Kept, server.state[LAST])
+        replies = self._ask(server, cohort, last)
+        if self.average_robust == "off":
+            z = mean_vote((r.payload.values, r.weight * self._say(r, seen)) for r in replies)
+        else:
+            share = self.trim if self.average_robust == "trimmed" else 0.5
+            z = average_robust([r.payload.values.clone() for r in replies], share)
+        last["z"] = on_simplex(z, self._form)
+        server.train("public", loss=self._loss(last["z"], self.hard_labels), epochs=self.distillation_epochs)
+
+    def _ask(self, server: Server, cohort: Cohort, last: Kept) -> Iterator[Reply[Predictions]]:
+        if self.download == "parameters":
+            return cohort.ask(self.train_and_predict, Parameters.of(server.model))
+        ensemble = [Predictions(z, self._form, server.digest("public")) for z in last.values()]
+        return cohort.ask(self.train_own_and_predict, *ensemble)
+
+    @on_site
+    def train_and_predict(self, site: Site, parameters: Parameters) -> Predictions:
+        site.load(parameters)
+        site.train()
+        return site.predict("public", self._form)
+
+    @on_site
+    def train_own_and_predict(self, site: Site, *ensemble: Predictions) -> Predictions:
+        """The site's own model first follows the ensemble's last average (there is none in round 1)."""
+        site.recall("model", site.model)
+        for last in ensemble:  # the labels are the server's: sites get the sentences alone
+            site.train("public", loss=self._loss(last.values, hard_labels=False), epochs=self.distillation_epochs)
+        site.train()
+        site.keep("model", site.model)
+        return site.predict("public", self._form)
+
+    @on_site
+    def count(self, site: Site) -> LabelCounts:
+        return site.label_counts()
+
+    @property
+    def _form(self) -> Form:
+        return "probabilities" if self.average == "probabilities" else "log_probabilities"
+
+    def _loss(self, z: Tensor, hard_labels: bool) -> Loss:
+        student = self.temperature if self.tempered_student else 1.0
+        weight = self.weight if hard_labels else 1.0
+        return distillation(soften(z, self.temperature), student, weight)
+
+    def _say(self, reply: Reply[Predictions], seen: Mapping[str, LabelCounts]) -> Tensor:
+        match self.vote:
+            case "counts":
+                return class_say(seen[reply.site.site].values, reply.site.counts["examples"])
+            case "confidence":
+                p = reply.payload.values
+                return confidence(p if self._form == "probabilities" else p.exp())
+        return torch.ones(1)
+
+
+def soften(z: Tensor, temperature: float) -> Tensor:
+    """Eq. 4, read literally: a softmax of what was averaged, be it probabilities or logits."""
+    return (z / temperature).softmax(dim=1)
+
+
+def mean_vote(votes: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    """Eq. 5 with a say: sum_j s_j z_j / sum_j s_j; s_j is a number, one a class or one a sentence. Where nobody has
+    a say, all have the same."""
+    total, says, plain = (torch.zeros(()) for _ in range(3))
+    number = 0
+    for z, say in votes:
+        total, says, plain, number = total + say * z, says + say.expand_as(z), plain + z, number + 1
+    return torch.where(says > 0, total / says.clamp(min=1e-12), plain / number)
+
+
+def average_robust(votes: Sequence[Tensor], trim: float) -> Tensor:
+    """Eq. 5 without the extremes: of each entry's values the share `trim` is left out at both ends; 0.5: the median."""
+    ordered = torch.stack(list(votes)).sort(dim=0).values
+    left_out = min(int(trim * len(ordered) + 1e-9), (len(ordered) - 1) // 2)
+    return ordered[left_out : len(ordered) - left_out].mean(dim=0)
+
+
+def on_simplex(z: Tensor, form: Form) -> Tensor:
+    """An average entry by entry need not sum to one."""
+    return z / z.sum(dim=1, keepdim=True) if form == "probabilities" else z.log_softmax(dim=1)
+
+
+def distillation(teacher: Tensor, temperature: float = 1.0, weight: float | None = None) -> Loss:
+    """Eq. 6: CE + KL(q || p), or (1 - w) CE + w t^2 KL(q || p) with the student softened by t."""
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        logits = model(batch)
+        p = (logits / temperature).log_softmax(dim=1)
+        kl = temperature**2 * F.kl_div(p, teacher[batch.index], reduction="batchmean")
+        if weight == 1:
+            return kl
+        ce = F.cross_entropy(logits, batch.labels)
+        return ce + kl if weight is None else (1 - weight) * ce + weight * kl
+
+    return loss
+
+
+def class_say(counts: Tensor, registered: int) -> Tensor:
+    """A say for each class: how often the site saw it. The total is the registered one, which no reply can forge."""
+    return registered * counts / counts.sum()
+
+
+def confidence(p: Tensor) -> Tensor:
+    """A say for each sentence, [rows, 1]: 1 - H(p) / log C, from 0 for a uniform answer to 1 for a certain one."""
+    entropy = -torch.xlogy(p, p).sum(dim=1, keepdim=True)
+    return 1 - entropy / log(p.shape[1])

@@ -1,0 +1,48 @@
+"""Where a site keeps the server's public set: by digest, on its disk, tokenised once for each encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from grandrounds.federation.files import write_whole
+from grandrounds.federation.learner import Practice, Split
+from grandrounds.federation.payloads import Expected, Packed, PayloadError, PublicSet
+from grandrounds.federation.policy import RefusalError
+
+
+class Shelf:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._splits: dict[tuple[str, str], Split] = {}
+
+    def put(self, packed: Packed, digest: str) -> None:
+        """Keep what the server sent, if it is what it says."""
+        sent = PublicSet.unpack(packed, Expected())
+        if sent.digest != digest:
+            raise RefusalError(f"the public set that came is version {sent.digest}, announced was {digest}")
+        if not self._path(digest).exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path(digest), packed.to_bytes())
+
+    def split(self, digest: str, practice: Practice) -> Split:
+        """The public set as this practice's model reads it."""
+        key = digest, practice.encoder.name
+        if key not in self._splits:
+            examples = [practice.task.from_question(question) for question in self._read(digest).examples]
+            features = practice.task.features(examples, practice.encoder)
+            self._splits[key] = Split(features, np.arange(len(examples)), digest)
+        return self._splits[key]
+
+    def _read(self, digest: str) -> PublicSet:
+        try:
+            return PublicSet.unpack(Packed.from_bytes(self._path(digest).read_bytes()), Expected())
+        except (OSError, PayloadError) as error:
+            held = ", ".join(sorted(path.stem for path in self._folder.glob("*.safetensors")))
+            raise RefusalError(
+                f"the server's public set is version {digest}, this site holds {held or 'none'}; it will be sent again"
+            ) from error
+
+    def _path(self, digest: str) -> Path:
+        return self._folder / f"{digest}.safetensors"
