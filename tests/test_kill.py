@@ -21,6 +21,7 @@ ROUNDS = 6
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "fedavg": {"model.encoder": "tiny"},
     "local_only": {"algorithm.name": "local_only", "training.optimizer_state": "keep"},
+    "feded": {"algorithm": {"name": "feded", "download": "predictions", "vote": "counts"}, "federation.fraction": 0.5},
 }
 KILLED_AT_SYNC = """
 import os, signal
@@ -123,7 +124,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory, tiny_config: TinyConfig
     return make
 
 
-@pytest.mark.parametrize("name", ["fedavg", "local_only"])
+@pytest.mark.parametrize("name", ["fedavg", "local_only", "feded"])
 def test_a_run_killed_at_random_moments_ends_with_the_same_bits(federation: Any, name: str) -> None:
     disturbed = federation(name)
     killed_at_random(disturbed, 2, random.Random(f"two moments of {name}"))

@@ -272,19 +272,27 @@ def test_eight_bits_that_say_more_than_one_in_sum_are_refused() -> None:
         refused(sent, "not on the simplex", expected)
 
 
-def test_eight_bits_are_for_probabilities_alone() -> None:
-    with pytest.raises(ConfigError, match="log-probabilities need fp16 or fp32"):
-        Predictions(PROBABILITIES.log(), "log_probabilities", "d").pack("int8")
+def test_eight_bits_are_for_predictions_alone() -> None:
     with pytest.raises(ConfigError, match="weights travel as fp32 or fp16"):
         Parameters(WEIGHTS).pack("int8")
-    whole = torch.tensor([[255], [0], [0]], dtype=torch.uint8)
-    refused(Packed("predictions", {"public": "d1"}, {"log p": whole}), "shape")
+
+
+def test_log_probabilities_at_eight_bits_are_those_of_the_probabilities_with_a_floor() -> None:
+    values = torch.tensor([[0.6, 0.2, 0.2], [0.0, 1.0, 0.0]])
+    packed = Predictions(values.log(), "log_probabilities", "d").pack("int8")
+    assert packed.tensors["log p"].tolist() == [[51, 51], [255, 0]]
+    found = unpack(packed, Expected(classes=3, public=(2, "d")))
+    assert isinstance(found, Predictions)
+    expected = torch.tensor([[153, 51, 51], [0.5, 255, 0.5]]) / torch.tensor([[255], [256]])
+    torch.testing.assert_close(found.values, expected.log())
 
 
 @pytest.mark.parametrize(("rows", "most"), [(959, 1200), (64, 200)], ids=["GAD", "EU-ADR"])
-def test_an_upload_at_eight_bits_is_as_small_as_promised(rows: int, most: int) -> None:
+@pytest.mark.parametrize("form", ["probabilities", "log_probabilities"])
+def test_an_upload_at_eight_bits_is_as_small_as_promised(form: Form, rows: int, most: int) -> None:
     digest = PublicSet([{"text": "x"}]).digest
-    packed = Predictions(torch.full((rows, 2), 0.5), "probabilities", digest).pack("int8")
+    half = torch.full((rows, 2), 0.5)
+    packed = Predictions(half if form == "probabilities" else half.log(), form, digest).pack("int8")
     assert len(packed.to_bytes()) == packed.nbytes <= most
 
 

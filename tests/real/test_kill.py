@@ -16,7 +16,7 @@ from tests.test_kill import federation, killed_at_random  # noqa: F401  a fixtur
 pytestmark = pytest.mark.real
 
 
-@pytest.mark.parametrize(("name", "workers"), [("fedavg", 1), ("local_only", 1), ("local_only", 2)])
+@pytest.mark.parametrize(("name", "workers"), [("fedavg", 1), ("local_only", 1), ("feded", 1), ("local_only", 2)])
 def test_twenty_kills_at_random_moments_change_no_bit(federation: Any, name: str, workers: int) -> None:  # noqa: F811
     """Each run is killed up to five times on its way to the end, then another begins."""
     moments = random.Random(f"twenty moments of {name} with {workers} workers")

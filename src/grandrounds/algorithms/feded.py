@@ -66,7 +66,7 @@ class FedED(Algorithm):
         return self.download == "parameters"
 
     def encodings(self) -> Sequence[Compression]:
-        return ("fp32", "fp16", "int8") if self.average == "probabilities" else ("fp32", "fp16")
+        return ("fp32", "fp16", "int8")
 
     def start(self, server: Server, cohort: Cohort) -> None:
         server.state[LAST] = Kept()

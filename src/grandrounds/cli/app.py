@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from grandrounds import __version__
-from grandrounds.cli import audit, compare, data, demo, evaluate, extract, report, run, search
+from grandrounds.cli import audit, compare, data, demo, evaluate, extract, report, reproduce, run, search
 
 app = typer.Typer(
     help="Federated information extraction from medical text: the notes stay at each hospital, the model learns "
@@ -19,6 +19,7 @@ app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("search")(search.search)
+app.command("reproduce")(reproduce.reproduce)
 app.command("evaluate")(evaluate.evaluate)
 app.command("extract")(extract.extract)
 app.command("report")(report.report)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
@@ -169,15 +170,23 @@ class Config(Section):
 
     def digest(self) -> str:
         """Of all that the result depends on: not of how many processes compute it, nor of how long it may go on."""
-        content = self.model_dump()
+        content = self.complete()
         for key in ("workers", "compare"):
             content.pop(key)
         for key in ("rounds", "checkpoint_every"):
             content["federation"].pop(key)
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
+    def complete(self) -> dict[str, Any]:
+        """With every option of the task and the algorithm, so that a later default changes no run in retrospect."""
+        algorithm: Any = self.make_algorithm()
+        content = self.model_dump()
+        content["task"] = self.task_options().model_dump()
+        content["algorithm"] = {"name": algorithm.name, **asdict(algorithm)}
+        return content
+
     def to_toml(self) -> str:
-        return tomli_w.dumps(_without_none(self.model_dump()))
+        return tomli_w.dumps(_without_none(self.complete()))
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:

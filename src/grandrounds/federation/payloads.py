@@ -188,12 +188,9 @@ class Predictions(Payload):
         header = {"public": self.public}
         if compression != "int8":
             return Packed(self.kind, header, {_FORMS[self.form]: _shrink(self.values, compression)})
-        if self.form != "probabilities":
-            raise ConfigError(
-                "federation.compression = 'int8' is for probabilities; log-probabilities need fp16 or fp32"
-            )
         # All classes but the first: what is missing to one is its share.
-        return Packed(self.kind, header, {"p": (self.values[:, 1:] * 255).round().to(torch.uint8)})
+        p = self.values[:, 1:] if self.form == "probabilities" else self.values[:, 1:].exp()
+        return Packed(self.kind, header, {_FORMS[self.form]: (p * 255).round().to(torch.uint8)})
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
@@ -205,12 +202,12 @@ class Predictions(Payload):
         if form is None:
             raise PayloadError("predictions come as 'p' or 'log p', and neither is there")
         values = packed.tensors[_FORMS[form]]
-        if values.dtype == torch.uint8 and form == "probabilities":
-            _check_manifest(packed.tensors, {"p": (rows, expected.classes - 1)}, frozenset({"p"}))
+        if values.dtype == torch.uint8:
+            _check_manifest(packed.tensors, {_FORMS[form]: (rows, expected.classes - 1)}, frozenset({_FORMS[form]}))
             # Rounding adds at most half a step for each class.
             if bool((values.sum(dim=1) > 255 + expected.classes / 2).any()):
                 raise PayloadError(OFF_SIMPLEX)
-            values = _from_bytes(values)
+            values = _from_bytes(values, form)
         else:
             _check_manifest(packed.tensors, {_FORMS[form]: (rows, expected.classes)})
             _check_finite(packed.tensors)
@@ -311,11 +308,14 @@ class Done(Payload):
         return cls()
 
 
-def _from_bytes(values: Tensor) -> Tensor:
-    """[rows, classes] on the simplex from classes-minus-one at 8 bits."""
+def _from_bytes(values: Tensor, form: Form) -> Tensor:
+    """[rows, classes] on the simplex from probabilities of classes-minus-one at 8 bits."""
     rest = values.float() / 255
     whole = torch.cat([(1 - rest.sum(dim=1, keepdim=True)).clamp(min=0), rest], dim=1)
-    return whole / whole.sum(dim=1, keepdim=True)  # rounding may have left more than one
+    if form == "log_probabilities":
+        whole = whole.clamp(min=0.5 / 255)  # what rounded to nothing was less than half a step: no site is that sure
+    whole = whole / whole.sum(dim=1, keepdim=True)  # rounding may have left more than one
+    return whole if form == "probabilities" else whole.log()
 
 
 def _shrink(tensor: Tensor, compression: Compression) -> Tensor:

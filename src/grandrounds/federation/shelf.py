@@ -22,7 +22,7 @@ class Shelf:
         sent = PublicSet.unpack(packed, Expected())
         if sent.digest != digest:
             raise RefusalError(f"the public set that came is version {sent.digest}, announced was {digest}")
-        if not self._path(digest).exists():
+        if not self._holds(digest):
             self._folder.mkdir(parents=True, exist_ok=True)
             write_whole(self._path(digest), packed.to_bytes())
 
@@ -36,13 +36,20 @@ class Shelf:
         return self._splits[key]
 
     def _read(self, digest: str) -> PublicSet:
-        try:
-            return PublicSet.unpack(Packed.from_bytes(self._path(digest).read_bytes()), Expected())
-        except (OSError, PayloadError) as error:
-            held = ", ".join(sorted(path.stem for path in self._folder.glob("*.safetensors")))
+        if not self._holds(digest):
+            held = ", ".join(sorted(path.stem for path in self._folder.glob("*.safetensors") if self._holds(path.stem)))
             raise RefusalError(
                 f"the server's public set is version {digest}, this site holds {held or 'none'}; it will be sent again"
-            ) from error
+            )
+        return PublicSet.unpack(Packed.from_bytes(self._path(digest).read_bytes()), Expected())
+
+    def _holds(self, digest: str) -> bool:
+        """Whether it is there, and whole."""
+        try:
+            held = PublicSet.unpack(Packed.from_bytes(self._path(digest).read_bytes()), Expected())
+        except (OSError, PayloadError):
+            return False
+        return held.digest == digest
 
     def _path(self, digest: str) -> Path:
         return self._folder / f"{digest}.safetensors"

@@ -1,0 +1,97 @@
+"""`grandrounds reproduce`: a paper's tables and figures, its numbers beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from grandrounds.cli.compare import ProcessesOption
+from grandrounds.cli.console import LiveArms, err, out, show_json
+from grandrounds.cli.run import JsonOption
+from grandrounds.errors import ConfigError, GrandRoundsError, unknown
+from grandrounds.experiment.config import parse_override
+from grandrounds.experiment.many import Arm, run_arms
+from grandrounds.reproduce import PAPERS
+from grandrounds.reproduce.corpora import CORPORA
+from grandrounds.reproduce.paper import PaperTable
+from grandrounds.reproduce.protocol import Paper, Wish, places
+from grandrounds.reproduce.protocol import reproduce as reproduce_target
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(help=f"Which paper: {', '.join(PAPERS)}.", metavar="PAPER")],
+    words: Annotated[
+        Optional[list[str]],
+        typer.Argument(help="Tables and figures, by default all; what to change.", metavar="[TARGET] [KEY=VALUE]..."),
+    ] = None,
+    data: Annotated[Optional[Path], typer.Option("--data", help="Where the corpora lie.")] = None,
+    corpus: Annotated[
+        Optional[str], typer.Option(help=f"Run on this one instead of the paper's: {', '.join(CORPORA)}.")
+    ] = None,
+    encoder: Annotated[
+        Optional[str], typer.Option(help="A hub name or a folder; by default the paper's, and tiny for synthetic.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each arm, with seeds 1 to N.", min=1)] = 1,
+    rounds: Annotated[int, typer.Option(help="Rounds of a federation.", min=1)] = 30,
+    target_f1: Annotated[float, typer.Option(help="Where rounds to a target are counted.", min=0, max=1)] = 0.72,
+    cells: Annotated[Optional[int], typer.Option(help="Of a grid, only its first N rows.", min=1)] = None,
+    out_folder: Annotated[
+        Optional[Path], typer.Option("--out", help="Where runs, Markdown, JSON and SVG go; started again, it goes on.")
+    ] = None,
+    processes: ProcessesOption = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a paper's protocol and show its numbers beside the measured ones.
+
+    Example: `grandrounds reproduce feded table3 --data DIR --seeds 9`
+    """
+    if paper not in PAPERS:
+        raise ConfigError(unknown("paper", paper, PAPERS))
+    chosen = PAPERS[paper]
+    overrides = dict(parse_override(word) for word in words or [] if "=" in word)
+    folder = out_folder or Path("runs") / f"reproduce-{paper}"
+    wish = Wish(folder, data, corpus, encoder, seeds, rounds, target_f1, cells, overrides)
+    names = _possible(chosen, [word for word in words or [] if "=" not in word], wish)
+
+    def run(arms: Sequence[Arm], base: Path) -> None:
+        with LiveArms(arms) as live:
+            run_arms(arms, base, processes, live)
+
+    tables = {}
+    for name in names:
+        err.print(f"  {name}: {chosen.targets[name].title}", soft_wrap=True)
+        tables[name] = reproduce_target(chosen, name, wish, run)
+        if not as_json:
+            _show(tables[name])
+    if as_json:
+        show_json({name: table.to_dict() for name, table in tables.items()})
+    else:
+        out.print(f"Markdown, JSON and runs are in {folder}", soft_wrap=True)
+
+
+def _possible(paper: Paper, named: Sequence[str], wish: Wish) -> list[str]:
+    """The targets to run. Of those that nobody named, the ones without a corpus are said and passed over."""
+    for name in named:
+        if name not in paper.targets:
+            raise ConfigError(unknown(f"target of {paper.name}", name, paper.targets))
+    possible, problems = [], dict[str, list[str]]()
+    for name in named or paper.targets:
+        try:
+            places(paper.targets[name], wish)
+            possible.append(name)
+        except GrandRoundsError as problem:
+            problems.setdefault(str(problem), []).append(name)
+    if problems and (named or not possible):
+        raise GrandRoundsError(next(iter(problems)))
+    for sentence, names in problems.items():
+        err.print(f"  not run: {', '.join(names)}: {sentence}", soft_wrap=True)
+    return possible
+
+
+def _show(table: PaperTable) -> None:
+    out.print(table.to_rich())
+    for note in table.notes:
+        out.print(f"  {note}", soft_wrap=True)

@@ -1,0 +1,8 @@
+"""Papers' tables and figures, run anew: a file a paper, and their printed numbers in `numbers/`."""
+
+from __future__ import annotations
+
+from grandrounds.reproduce import feded
+from grandrounds.reproduce.protocol import Paper
+
+PAPERS: dict[str, Paper] = {paper.name: paper for paper in (feded.PAPER,)}

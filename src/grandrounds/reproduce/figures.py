@@ -1,0 +1,35 @@
+"""Figures of papers, in the look of our reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from grandrounds.reports.svg import OTHER, SERIES, legend_above, svg
+from grandrounds.reports.wording import plural
+
+
+def rounds_needed(
+    title: str, label: str, settings: Sequence[float], curves: Mapping[str, Sequence[float | None]], limit: int
+) -> str:
+    """Rounds to a target by a setting, a curve a method; what did not reach it is a hollow mark at the limit."""
+
+    def draw(axes: Axes) -> None:
+        for (name, rounds), colour in zip(curves.items(), SERIES, strict=False):
+            reached = [(x, y) for x, y in zip(settings, rounds, strict=True) if y is not None]
+            axes.plot([x for x, _ in reached], [y for _, y in reached], "o-", color=colour, label=name)
+            missed = [x for x, y in zip(settings, rounds, strict=True) if y is None]
+            axes.plot(missed, [limit] * len(missed), "^", ms=8, mfc="none", mec=colour, mew=1.6)
+        if any(None in rounds for rounds in curves.values()):
+            axes.plot([], [], "^", ms=8, mfc="none", mec=OTHER, mew=1.6, label=f"not within {plural(limit, 'round')}")
+        axes.set_xlabel(label)
+        axes.set_ylabel("rounds to the target")
+        axes.set_xticks(list(settings))
+        axes.set_ylim(0, limit * 1.06)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(axis="y")
+        legend_above(axes, columns=4)
+
+    return svg(title, 3.2, draw)

@@ -1,0 +1,182 @@
+"""A paper's table with our measurements beside its numbers: for a terminal, as Markdown and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from statistics import median
+from typing import Any
+
+from rich import box
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from grandrounds.reports.wording import ABSENT, byte_size, count
+
+QUOTED = "quoted"
+UNITS: Mapping[str, Callable[[float], str]] = {
+    "percent": lambda value: f"{value:.2f}",
+    "count": lambda value: count(round(value)),
+    "rounds": lambda value: f"{value:g}",
+    "bytes": byte_size,
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What the paper prints, and what we measured: a value a seed."""
+
+    paper: float | None = None
+    measured: Sequence[float | None] | None = None
+    """None: not measured. A None among the values: measured, and there was nothing, as for a target not reached."""
+
+    @property
+    def median(self) -> float | None:
+        if not self.measured:
+            return None
+        middle = median(inf if value is None else value for value in self.measured)
+        return None if middle == inf else middle
+
+    def to_dict(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"paper": self.paper, "measured": self.median}
+        return told if self.measured is None else {**told, "runs": list(self.measured)}
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    cells: Sequence[Cell]
+    section: str = ""
+    quoted: bool = False
+    """Another paper's system, which the paper quotes and nobody runs."""
+
+    def texts(self, unit: str) -> list[str]:
+        """Paper and measured of each cell, in turn."""
+        printed = any(cell.paper is not None for cell in self.cells)
+        texts = []
+        for cell in self.cells:
+            texts.append(_shown(cell.paper, unit) if printed else "")
+            texts.append(QUOTED if self.quoted else _measured(cell, unit))
+        return texts
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One line of a protocol: what the paper says, and what was run."""
+
+    name: str
+    paper: str
+    here: str
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of a paper, reproduced."""
+
+    target: str
+    title: str
+    unit: str
+    head: str
+    """Over the rows' names."""
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+    protocol: Sequence[Setting] = ()
+    arms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What each run changed of the protocol."""
+    command: str = ""
+    figure: str | None = None
+    """SVG."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "title": self.title,
+            "unit": self.unit,
+            "rows": [
+                {
+                    "name": row.name,
+                    "section": row.section,
+                    "quoted": row.quoted,
+                    "cells": {name: cell.to_dict() for name, cell in zip(self.columns, row.cells, strict=True)},
+                }
+                for row in self.rows
+            ],
+            "notes": list(self.notes),
+            "protocol": {line.name: {"paper": line.paper, "here": line.here} for line in self.protocol},
+            "arms": {name: dict(own) for name, own in self.arms.items()},
+            "command": self.command,
+        }
+
+    def to_markdown(self) -> str:
+        parts = [f"# {self.title}", f"`{self.command}`"]
+        if self.figure:
+            parts.append(f"![{self.title}]({self.target}.svg)")
+        head = [self.head, *(f"{name}, {which}" for name in self.columns for which in self._which)]
+        rows: list[list[str]] = []
+        for section, members in self._sections():
+            if section:
+                rows.append([f"*{section}*", *[""] * (len(head) - 1)])
+            rows += [self._texts(row) for row in members]
+        parts.append(_markdown(head, rows))
+        parts += ["\n".join(f"- {note}" for note in self.notes)] if self.notes else []
+        if self.protocol:
+            parts += [
+                "## Protocol",
+                _markdown(["setting", "paper", "here"], [[s.name, s.paper, s.here] for s in self.protocol], words=3),
+            ]
+        changed = {name: own for name, own in self.arms.items() if own}
+        if changed:
+            told = [f"- {name}: {', '.join(f'`{k}={v}`' for k, v in own.items())}" for name, own in changed.items()]
+            parts.append("What an arm changes of it:\n\n" + "\n".join(told))
+        return "\n\n".join(parts) + "\n"
+
+    def to_rich(self) -> RichTable:
+        table = RichTable(title=Text(self.title), box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+        table.add_column(self.head)
+        for name in self.columns:
+            for which in self._which:
+                table.add_column(f"{name}\n{which}", justify="right", style="dim" if which == "paper" else "")
+        for section, members in self._sections():
+            if section:
+                table.add_section()
+                table.add_row(Text(section, style="italic"))
+            for row in members:
+                table.add_row(*map(Text, self._texts(row)), style="dim" if row.quoted else "")
+        return table
+
+    @property
+    def _which(self) -> Sequence[str]:
+        """A figure may come without any number."""
+        printed = any(cell.paper is not None for row in self.rows for cell in row.cells)
+        return ("paper", "measured") if printed else ("measured",)
+
+    def _texts(self, row: Row) -> list[str]:
+        texts = row.texts(self.unit)
+        return [row.name, *(texts if "paper" in self._which else texts[1::2])]
+
+    def _sections(self) -> list[tuple[str, list[Row]]]:
+        names = dict.fromkeys(row.section for row in self.rows)
+        return [(name, [row for row in self.rows if row.section == name]) for name in names]
+
+
+def _shown(value: float | None, unit: str) -> str:
+    return ABSENT if value is None else UNITS[unit](value)
+
+
+def _measured(cell: Cell, unit: str) -> str:
+    """The median over seeds, and their range."""
+    if not cell.measured:
+        return ""
+    middle = _shown(cell.median, unit)
+    ordered = sorted(cell.measured, key=lambda value: inf if value is None else value)
+    if ordered[0] == ordered[-1]:
+        return middle
+    return f"{middle} ({_shown(ordered[0], unit)} to {_shown(ordered[-1], unit)})"
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
+    """Columns after the first `words` are numbers, set flush right."""
+    rule = ["---" if column < words else "---:" for column in range(len(head))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, rule, *rows])

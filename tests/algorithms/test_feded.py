@@ -1,0 +1,444 @@
+"""FedED: its equations against NumPy, and what travels between sites that differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from torch import Tensor, nn
+
+import grandrounds
+from grandrounds.algorithms.feded import (
+    FedED,
+    average_robust,
+    class_say,
+    confidence,
+    distillation,
+    mean_vote,
+    on_simplex,
+    soften,
+)
+from grandrounds.errors import ConfigError
+from grandrounds.experiment.config import make_config
+from grandrounds.experiment.simulation import Simulation, prepare
+from grandrounds.federation.exchange import Answer, Ask
+from grandrounds.federation.learner import Server
+from grandrounds.federation.payloads import Packed, Parameters
+from tests.conftest import TinyConfig
+from tests.experiment.crashes import cut, metrics, weights
+
+RNG = np.random.default_rng(7)
+PROBABILITIES = RNG.dirichlet(np.ones(4), size=(5, 6))  # sites, sentences, classes
+
+
+def tensor(values: Any) -> Tensor:
+    return torch.tensor(np.asarray(values), dtype=torch.float64)
+
+
+def softmax(z: np.ndarray) -> np.ndarray:
+    e = np.exp(z - z.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+# The equations
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5, 1.0, 3.0])
+def test_soften_is_equation_4(temperature: float) -> None:
+    z = PROBABILITIES[0]
+    np.testing.assert_allclose(soften(tensor(z), temperature).numpy(), softmax(z / temperature), atol=1e-12)
+
+
+@pytest.mark.parametrize(("temperature", "peak"), [(1.0, 0.25), (0.5, 0.48), (0.1, 0.9996)])
+def test_a_certain_ensemble_of_nine_classes_is_blurred_by_the_printed_reading(temperature: float, peak: float) -> None:
+    """What makes the temperature matter where probabilities are averaged."""
+    assert soften(torch.eye(9), temperature).diagonal().mean().item() == pytest.approx(peak, abs=0.005)
+    assert soften(torch.eye(9).clamp(min=1e-12).log(), 1.0).diagonal().mean().item() == pytest.approx(1, abs=1e-6)
+
+
+def test_equal_votes_are_equation_5() -> None:
+    found = mean_vote((tensor(p), torch.ones(1)) for p in PROBABILITIES)
+    np.testing.assert_allclose(found.numpy(), PROBABILITIES.mean(axis=0), atol=1e-7)
+
+
+def test_votes_by_class_are_weighted_by_what_each_site_saw() -> None:
+    counts = np.array([[3, 0, 1, 4], [0, 0, 5, 5], [9, 0, 0, 1], [1, 0, 1, 1], [2, 0, 2, 2]])
+    registered = [8, 10, 20, 3, 6]
+    found = mean_vote(
+        (tensor(p), class_say(tensor(n), size)) for p, n, size in zip(PROBABILITIES, counts, registered, strict=True)
+    )
+    say = counts / counts.sum(axis=1, keepdims=True) * np.array(registered)[:, None]
+    for c in (0, 2, 3):
+        expected = np.average(PROBABILITIES[:, :, c], axis=0, weights=say[:, c])
+        np.testing.assert_allclose(found[:, c].numpy(), expected, atol=1e-9)
+    np.testing.assert_allclose(found[:, 1].numpy(), PROBABILITIES[:, :, 1].mean(axis=0), atol=1e-9)  # nobody saw it
+
+
+def test_a_site_that_claims_more_examples_than_it_registered_gains_nothing() -> None:
+    honest, boastful = class_say(torch.tensor([3, 5]), 8), class_say(torch.tensor([3000, 5000]), 8)
+    torch.testing.assert_close(honest, boastful)
+
+
+def test_confidence_falls_with_entropy_from_one_to_nothing() -> None:
+    p = np.vstack([PROBABILITIES[0], np.eye(4)[:1], np.full((1, 4), 0.25)])
+    entropy = np.array([-sum(x * np.log(x) for x in row if x > 0) for row in p])
+    found = confidence(tensor(p)).numpy()
+    np.testing.assert_allclose(found[:, 0], 1 - entropy / np.log(4), atol=1e-12)
+    assert found[-2:, 0] == pytest.approx([1, 0])
+
+
+def test_a_trimmed_mean_leaves_out_one_of_five_at_each_end_and_the_median_all_but_one() -> None:
+    ordered = np.sort(PROBABILITIES, axis=0)
+    votes = [tensor(p) for p in PROBABILITIES]
+    np.testing.assert_allclose(average_robust(votes, 0.2).numpy(), ordered[1:4].mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(average_robust(votes, 0.5).numpy(), np.median(PROBABILITIES, axis=0), atol=1e-12)
+    np.testing.assert_allclose(average_robust(votes[:4], 0.5).numpy(), np.median(PROBABILITIES[:4], axis=0), atol=1e-12)
+    np.testing.assert_allclose(average_robust(votes[:2], 0.2).numpy(), PROBABILITIES[:2].mean(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("trim", [0.2, 0.5])
+def test_a_robust_average_does_not_follow_one_liar_however_loud(trim: float) -> None:
+    honest = tensor([[0.9, 0.1], [0.2, 0.8]])
+    sites = [honest, honest * 0.98 + 0.01, honest, honest * 0.96 + 0.02, honest.roll(1, dims=1)]
+    found = on_simplex(average_robust(sites, trim), "probabilities")
+    assert (found - honest).abs().max() < 0.02
+    assert (mean_vote((p, torch.ones(1)) for p in sites) - honest).abs().max() > 0.1
+
+
+def test_averages_are_put_back_on_the_simplex() -> None:
+    z = tensor(RNG.random((3, 4)))
+    np.testing.assert_allclose(on_simplex(z, "probabilities").numpy(), z / z.sum(dim=1, keepdim=True), atol=1e-12)
+    np.testing.assert_allclose(on_simplex(z, "log_probabilities").exp().numpy(), softmax(z.numpy()), atol=1e-12)
+
+
+class Fixed(nn.Module):
+    """A student that always gives these logits."""
+
+    def __init__(self, logits: np.ndarray) -> None:
+        super().__init__()
+        self.logits = tensor(logits)
+
+    def forward(self, batch: Any) -> Tensor:
+        return self.logits
+
+
+LOGITS, LABELS, ROWS = RNG.normal(size=(3, 4)), np.array([2, 0, 3]), np.array([4, 0, 5])
+BATCH = SimpleNamespace(index=torch.tensor(ROWS), labels=torch.tensor(LABELS))
+TEACHER = PROBABILITIES[1]
+
+
+def cross_entropy() -> float:
+    p = softmax(LOGITS)
+    return float(-np.mean([np.log(p[i, y]) for i, y in enumerate(LABELS)]))
+
+
+def divergence(temperature: float) -> float:
+    p, q = softmax(LOGITS / temperature), TEACHER[ROWS]
+    return float(np.mean([sum(q[i, c] * np.log(q[i, c] / p[i, c]) for c in range(4)) for i in range(3)]))
+
+
+def test_the_objective_is_equation_6() -> None:
+    found = distillation(tensor(TEACHER))(Fixed(LOGITS), BATCH).item()
+    assert found == pytest.approx(cross_entropy() + divergence(1.0), abs=1e-12)
+
+
+def test_a_weight_and_a_tempered_student_give_the_objective_of_hinton() -> None:
+    found = distillation(tensor(TEACHER), 2.0, 0.3)(Fixed(LOGITS), BATCH).item()
+    assert found == pytest.approx(0.7 * cross_entropy() + 0.3 * 4 * divergence(2.0), abs=1e-12)
+
+
+def test_without_hard_labels_the_teacher_alone_teaches() -> None:
+    unlabelled = SimpleNamespace(index=BATCH.index)
+    assert distillation(tensor(TEACHER), weight=1)(Fixed(LOGITS), unlabelled).item() == pytest.approx(divergence(1.0))
+
+
+# A round
+
+
+Asker = Callable[..., Answer]
+
+
+def asker(simulation: Simulation, content: Mapping[str, Any], folder: Path) -> Asker:
+    config = make_config(content)
+    assert simulation.public is not None
+    sent, digest = simulation.public.pack("fp32"), simulation.public.digest
+    host = simulation.host(config, folder, memory=1 << 30)
+
+    def ask(site: str, method: str, *message: Any, public_set: Packed | None = sent, round: int = 1) -> Answer:
+        options = {key: value for key, value in content["algorithm"].items() if key != "name"}
+        return host.answer(
+            Ask(site, "feded", options, method, round, 1, message, config.digest(), None, "v", (), digest, public_set)
+        )
+
+    return ask
+
+
+@pytest.mark.parametrize("average", ["probabilities", "logits"])
+def test_a_round_is_algorithm_1_by_hand(average: str, tiny_config: TinyConfig, tmp_path: Path) -> None:
+    options = {"name": "feded", "average": average, "temperature": 0.5}
+    content = tiny_config(**{"federation.rounds": 1, "data.validation": 0.0, "algorithm": options})
+    grandrounds.run(content, out=tmp_path / "run")
+    simulation = prepare(make_config(content), Path(), tmp_path / "again")
+    ask = asker(simulation, content, tmp_path / "again")
+    start = Parameters.of(simulation.practice.initial_model()).pack("fp32")
+    name = "p" if average == "probabilities" else "log p"
+    uploads = []
+    for site in sorted(simulation.residents):
+        packed = ask(site, "train_and_predict", start).packed
+        assert packed is not None
+        uploads.append(packed.tensors[name].double().numpy())
+    teacher = softmax(np.mean(uploads, axis=0) / 0.5)
+
+    def objective(model: nn.Module, batch: Any) -> Tensor:
+        log_p = model(batch).log_softmax(dim=1)
+        q = torch.tensor(teacher[batch.index.numpy()], dtype=torch.float32)
+        truth = nn.functional.one_hot(batch.labels, q.shape[1])
+        return (-(truth * log_p).sum(dim=1) + (q * (q.log() - log_p)).sum(dim=1)).mean()
+
+    server = Server(simulation.practice, simulation.splits, simulation.practice.initial_model())
+    server.begin(1)
+    server.train("public", loss=objective, epochs=1)
+    found = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    for key, value in server.model.state_dict().items():
+        np.testing.assert_allclose(found[key], value.numpy(), atol=2e-5, err_msg=key)
+
+
+@pytest.fixture(scope="module")
+def run(tiny_config: TinyConfig, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    made: dict[str, Path] = {}
+
+    def find(options: Mapping[str, Any] | None = None, **overrides: Any) -> Path:
+        key = json.dumps([options, overrides], sort_keys=True)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("feded") / "run"
+            algorithm = {"name": "feded", **(options or {})}
+            grandrounds.run(tiny_config(**{"data.validation": 0.0, "algorithm": algorithm, **overrides}), out=made[key])
+        return made[key]
+
+    return find
+
+
+def audit(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "audit.jsonl").read_text().splitlines()]
+
+
+def changed(one: Path, other: Path) -> float:
+    first, second = (load_file(path / "model" / "model.safetensors") for path in (one, other))
+    return max(float(np.abs(first[name] - second[name]).max()) for name in first)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"average": "probabilities"},
+        {"temperature": 3.0},
+        {"weight": 0.2},
+        {"temperature": 3.0, "tempered_student": True},
+        {"hard_labels": False},
+        {"distillation_epochs": 2},
+        {"download": "predictions"},
+        {"vote": "counts"},
+        {"vote": "confidence"},
+        {"average_robust": "median"},
+        {"average_robust": "trimmed", "trim": 0.4},
+    ],
+    ids=lambda options: " ".join(map(str, options.values())),
+)
+def test_every_option_makes_a_difference(options: dict[str, Any], run: Callable[..., Path]) -> None:
+    assert changed(run(), run(options)) > 1e-5
+
+
+def test_a_robust_average_with_unequal_votes_is_refused() -> None:
+    with pytest.raises(ConfigError, match="counts every site alike"):
+        FedED(vote="counts", average_robust="median")
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": 0}, {"weight": 2}, {"trim": 0.5}, {"average": "votes"}])
+def test_options_out_of_range_are_refused(wrong: dict[str, Any], tiny_config: TinyConfig) -> None:
+    with pytest.raises(ConfigError, match=f"algorithm.{next(iter(wrong))}"):
+        make_config(tiny_config(algorithm={"name": "feded", **wrong}))
+
+
+# What travels
+
+
+def test_uploads_shrink_with_each_encoding(run: Callable[..., Path]) -> None:
+    results = {
+        encoding: json.loads((run(**{"federation.compression": encoding}) / "result.json").read_text())
+        for encoding in ("fp32", "fp16", "int8")
+    }
+    sizes = {encoding: result["bytes_up_per_site_round"] for encoding, result in results.items()}
+    rows, classes = 12, 3
+    assert sizes["fp32"] - sizes["fp16"] == pytest.approx(2 * rows * classes, abs=8)
+    assert sizes["fp16"] - sizes["int8"] == pytest.approx(2 * rows * classes - rows * (classes - 1), abs=8)
+    assert changed(run(), run(**{"federation.compression": "int8"})) > 0  # it is what the server learnt from
+
+
+def test_weights_do_not_travel_at_eight_bits(tiny_config: TinyConfig) -> None:
+    with pytest.raises(ConfigError, match="'fedavg' uploads travels as fp32 or fp16"):
+        make_config(tiny_config(**{"federation.compression": "int8"}))
+
+
+def test_the_public_set_is_sent_to_each_site_once_even_through_a_power_cut(
+    tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    options = {"algorithm": {"name": "feded"}, "federation.rounds": 4, "federation.fraction": 0.67}
+    cut(tiny_config(**options), tmp_path / "run", after=2)
+    grandrounds.run(tiny_config(**options), out=tmp_path / "run", resume=True)
+    grandrounds.run(tiny_config(**options), out=tmp_path / "undisturbed")
+    for folder in ("run", "undisturbed"):
+        sent = [line["site"] for line in audit(tmp_path / folder) if line.get("kind") == "public_set"]
+        assert sorted(sent) == ["site-01", "site-02", "site-03"]
+    assert [line["bytes_down"] for line in metrics(tmp_path / "run")] == [
+        line["bytes_down"] for line in metrics(tmp_path / "undisturbed")
+    ]
+    assert weights(tmp_path / "run") == weights(tmp_path / "undisturbed")
+
+
+def test_the_public_set_goes_without_its_labels(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    simulation = prepare(make_config(tiny_config(algorithm={"name": "feded"})), Path(), tmp_path)
+    assert simulation.public is not None
+    for question in simulation.public.examples:
+        assert question.keys() == {"text", "head", "tail", "types", "blinded"}
+    labels = simulation.practice.task.label_counts(
+        simulation.splits["public"].features, simulation.splits["public"].rows
+    )
+    assert (labels > 0).all()  # so there was something to leave out
+    task = simulation.practice.task
+    wire = json.loads(json.dumps(simulation.public.examples))
+    again = task.features([task.from_question(question) for question in wire], simulation.practice.encoder)
+    ours, theirs = simulation.splits["public"], again.batch(range(len(wire)))
+    expected = ours.features.batch(ours.rows)
+    for name in ("input_ids", "attention_mask", "spans"):
+        assert torch.equal(getattr(expected, name), getattr(theirs, name))
+    assert not theirs.labels.any()  # type: ignore[attr-defined]  # of PairRows
+
+
+def test_a_site_with_another_public_set_is_told_so(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    content = tiny_config(algorithm={"name": "feded"})
+    simulation = prepare(make_config(content), Path(), tmp_path)
+    assert simulation.public is not None
+    ask = asker(simulation, content, tmp_path)
+    start = Parameters.of(simulation.model).pack("fp32")
+    without = ask("site-01", "train_and_predict", start, public_set=None)
+    digest = simulation.public.digest
+    assert without.lost == (
+        f"refused: the server's public set is version {digest}, this site holds none; it will be sent again"
+    )
+    assert ask("site-01", "train_and_predict", start).packed is not None
+    assert ask("site-02", "train_and_predict", start, public_set=None).packed is not None
+    other = prepare(make_config({**content, "seed": 2}), Path(), tmp_path / "other").public
+    assert other is not None
+    wrong = ask("site-01", "train_and_predict", start, public_set=other.pack("fp32"))
+    assert wrong.lost is not None
+    assert f"version {other.digest}" in wrong.lost
+    assert f"announced was {digest}" in wrong.lost
+
+
+def test_a_site_that_lost_the_public_set_gets_it_again(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    content = tiny_config(**{"algorithm": {"name": "feded"}, "federation.rounds": 3})
+    cut(content, tmp_path / "run", after=1)
+    (held,) = (tmp_path / "run" / "public").glob("*.safetensors")
+    held.write_bytes(held.read_bytes()[:40])
+    grandrounds.run(content, out=tmp_path / "run", resume=True)
+    lost = [line["lost"] for line in metrics(tmp_path / "run")]
+    assert lost[0] == lost[2] == {}
+    assert lost[1].keys() == {"site-01", "site-02", "site-03"}
+    assert all("it will be sent again" in reason for reason in lost[1].values())
+
+
+# Sites that differ
+
+
+def test_sites_with_their_own_models_send_and_get_predictions_alone(run: Callable[..., Path]) -> None:
+    out = run({"download": "predictions"}, **{"federation.rounds": 3})
+    kinds = {(line["direction"], line["kind"]) for line in audit(out) if "kind" in line}
+    assert kinds == {("down", "public_set"), ("down", "predictions"), ("up", "predictions")}
+    first, *later = metrics(out)
+    assert all(line["bytes_down"] < 3 * 500 for line in later)
+    assert first["bytes_down"] > later[0]["bytes_down"]  # the public set itself
+
+
+def test_a_site_follows_the_ensemble_before_it_trains(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    options = {"name": "feded", "download": "predictions", "distillation_epochs": 20, "temperature": 0.1}
+    content = tiny_config(algorithm=options)
+    simulation = prepare(make_config(content), Path(), tmp_path)
+    ask = asker(simulation, content, tmp_path)
+    alone = ask("site-01", "train_own_and_predict").packed
+    assert alone is not None
+    (name,) = alone.tensors
+    certain = torch.full_like(alone.tensors[name], 1e-4)
+    certain[:, 1] = 1 - 2e-4
+    said = Packed("predictions", alone.header, {name: certain if name == "p" else certain.log()})
+    following = ask("site-01", "train_own_and_predict", said).packed
+    assert following is not None
+    assert (following.tensors[name] - alone.tensors[name])[:, 1].mean() > 0.01
+
+
+def test_sites_may_have_encoders_of_their_own(run: Callable[..., Path], encoder_folder: Callable[[str], Path]) -> None:
+    sites = {"site-0[12]": {"encoder": str(encoder_folder("distilbert"))}, "site-03": {"encoder": "tiny"}}
+    out = run({"download": "predictions"}, sites=sites)
+    assert [line["lost"] for line in metrics(out)] == [{}, {}]
+    common = run({"download": "predictions"})
+    assert changed(out, common) > 1e-4
+    assert (out / "vocabulary").exists()
+    assert not (common / "vocabulary").exists()
+
+
+def test_two_workers_and_a_power_cut_give_the_same_bits_with_several_encoders(
+    tiny_config: TinyConfig, encoder_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    content = tiny_config(
+        **{
+            "algorithm": {"name": "feded", "download": "predictions", "vote": "counts"},
+            "sites": {"site-02": {"encoder": str(encoder_folder("electra"))}},
+            "federation.rounds": 3,
+            "training.optimizer_state": "keep",
+        }
+    )
+    grandrounds.run(content, out=tmp_path / "undisturbed")
+    cut({**content, "workers": 2}, tmp_path / "cut", after=2)
+    grandrounds.run({**content, "workers": 2}, out=tmp_path / "cut", resume=True)
+    assert weights(tmp_path / "cut") == weights(tmp_path / "undisturbed")
+
+
+def test_parameters_cannot_go_to_another_encoder(
+    tiny_config: TinyConfig, encoder_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    content = tiny_config(
+        algorithm={"name": "feded"}, sites={"site-02": {"encoder": str(encoder_folder("distilbert"))}}
+    )
+    with pytest.raises(ConfigError, match=r"site 'site-02' shares .* do both have the same encoder"):
+        grandrounds.run(content, out=tmp_path / "run")
+
+
+def test_a_table_that_fits_no_site_is_refused(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\[sites.site-1\] fits no site: .*did you mean 'site-01'"):
+        grandrounds.run(tiny_config(sites={"site-1": {"policy": "p.toml"}}), out=tmp_path / "run")
+
+
+def test_a_corpus_for_some_sites_only_is_refused(tiny_config: TinyConfig) -> None:
+    with pytest.raises(ConfigError, match=r"sites.b has no train.*give every site a corpus, or none"):
+        make_config(tiny_config(sites={"a": {"train": "a.jsonl"}, "b": {"encoder": "tiny"}}))
+
+
+def test_a_poisoned_site_says_another_class_than_it_means(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    content = tiny_config(algorithm={"name": "feded", "average": "probabilities"})
+    poisoned = {**content, "sites": {"site-02": {"poisoned": True}}}
+    uploads = []
+    for i, variant in enumerate((content, poisoned)):
+        simulation = prepare(make_config(variant), Path(), tmp_path / str(i))
+        ask = asker(simulation, variant, tmp_path / str(i))
+        packed = ask("site-02", "train_and_predict", Parameters.of(simulation.model).pack("fp32")).packed
+        assert packed is not None
+        uploads.append(packed.tensors["p"].clone())
+    assert torch.equal(uploads[1], uploads[0].roll(1, dims=1))
+    with pytest.raises(ConfigError, match="'fedavg' has none; try feded"):
+        make_config({**poisoned, "algorithm": {"name": "fedavg"}})

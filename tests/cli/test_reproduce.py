@@ -1,0 +1,41 @@
+"""`reproduce`: names that are wrong, corpora that are missing, and results alone on standard output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.commands import run
+
+SMALL = ("--corpus", "synthetic", "data.options.notes=2", "data.options.hospitals=2")
+
+
+def test_unknown_names_are_refused_with_the_nearest() -> None:
+    assert run("reproduce", "fedde").complaint() == "unknown paper 'fedde'; did you mean 'feded'?"
+    assert run("reproduce", "feded", "tabel3").complaint() == "unknown target of feded 'tabel3'; did you mean 'table3'?"
+    assert run("reproduce", "feded", "--corpus", "gda").complaint() == "unknown corpus 'gda'; did you mean 'gad'?"
+
+
+def test_a_target_without_its_corpus_says_how_to_get_it_and_what_else_to_try(tmp_path: Path) -> None:
+    said = run("reproduce", "feded", "table3", "--data", tmp_path, "--out", tmp_path / "out").complaint()
+    assert said.startswith("GAD is missing (it is not under --data): take BioBERT's relation-extraction archive")
+    assert "gad/1/train.tsv and gad/1/test.tsv" in said
+    assert said.endswith("--corpus synthetic")
+    assert not (tmp_path / "out").exists()
+
+
+def test_with_no_corpus_at_all_nothing_runs(tmp_path: Path) -> None:
+    assert "is missing" in run("reproduce", "feded", "--out", tmp_path / "out").complaint()
+
+
+def test_json_alone_is_on_standard_output(tmp_path: Path) -> None:
+    told = run("reproduce", "feded", "table1", "table2", *SMALL, "--out", tmp_path, "--json").json()
+    assert list(told) == ["table1", "table2"]
+    assert told["table2"]["rows"][0]["cells"]["instances"]["paper"] == 3053
+    assert told["table2"]["command"].startswith("grandrounds reproduce feded table2 data.options.notes=2")
+
+
+def test_a_table_shows_the_paper_beside_the_measured_and_says_what_stands_in(tmp_path: Path) -> None:
+    shown = run("reproduce", "feded", "table2", *SMALL, "--out", tmp_path).good().stdout
+    assert "paper" in shown
+    assert "measured" in shown
+    assert "the synthetic corpus, which stands in for i2b2 2010" in shown.replace("\n", " ")
