@@ -58,9 +58,9 @@ def main() -> None:
     config = {
         "data": {"format": "biobert-tsv", "train": "gad/1/train.tsv", "test": "gad/1/test.tsv", "public": 0.1},
         "partition": {"scheme": "iid", "sites": wish.sites},
-        "sites": {"site-*[02468]": {"encoder": "tiny"}},
+        "sites": {"site-*[02468]": {"encoder": "tiny", "training": {"learning_rate": 5e-4}}},
         "model": {"encoder": wish.encoder},
-        "training": {"epochs": 1, "batch_size": 8, "learning_rate": 5e-5, "head_learning_rate": 5e-4},
+        "training": {"epochs": 1, "batch_size": 8, "learning_rate": 5e-5},
         "federation": {"rounds": wish.rounds, "evaluate_on": ["test"]},
         "algorithm": {"name": "feded_groups", "download": "predictions"},
     }

@@ -392,6 +392,13 @@ def test_sites_may_have_encoders_of_their_own(run: Callable[..., Path], encoder_
     assert not (common / "vocabulary").exists()
 
 
+def test_a_site_may_train_in_its_own_way(run: Callable[..., Path], tiny_config: TinyConfig) -> None:
+    own = {"site-01": {"training": {"learning_rate": 1e-4}}}
+    assert changed(run(), run(sites=own)) > 1e-5
+    with pytest.raises(ConfigError, match=r"did you mean 'sites.site-01.training.learning_rate'"):
+        make_config(tiny_config(sites={"site-01": {"training": {"learning_rat": 1e-4}}}))
+
+
 def test_two_workers_and_a_power_cut_give_the_same_bits_with_several_encoders(
     tiny_config: TinyConfig, encoder_folder: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -96,6 +96,8 @@ class SiteSection(Section):
     policy: str | None = None
     encoder: str | None = None
     """For algorithms that share no weights."""
+    training: dict[str, Any] = Field(default_factory=dict)
+    """What of [training] is different here: another encoder may need another learning rate."""
     poisoned: bool = False
     """Simulate an attacker: its predictions say another class than they mean."""
 
@@ -131,6 +133,8 @@ class Config(Section):
         _known("task.name", self.task.get("name", ""), TASKS)
         self.task_options()
         self._check_algorithm()
+        for name in self.sites:
+            self.training_at(name)
         lacking = [name for name, site in self.sites.items() if site.train is None]
         if lacking and len(lacking) < len(self.sites):
             raise ConfigError(f"sites.{lacking[0]} has no train, as other sites do: give every site a corpus, or none")
@@ -147,6 +151,13 @@ class Config(Section):
         """What the config says of this site; the first table that fits counts."""
         fits = (section for pattern, section in self.sites.items() if fnmatchcase(name, pattern))
         return self.sites.get(name) or next(fits, SiteSection())
+
+    def training_at(self, name: str) -> Training:
+        own = self.site(name).training
+        try:
+            return Training(**{**self.training.model_dump(), **own}) if own else self.training
+        except ValidationError as error:
+            raise _explained(error, Training, f"sites.{name}.training.") from error
 
     def task_options(self) -> Any:
         try:

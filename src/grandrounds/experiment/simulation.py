@@ -30,6 +30,7 @@ from grandrounds.federation.payloads import Expected, PublicSet
 from grandrounds.federation.policy import Policy
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.shelf import Shelf
+from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks import TASKS, Task
 from grandrounds.tasks.task import Features
@@ -74,7 +75,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     rows = _Rows(config, task, corpora, examples)
     public = PublicSet([task.question(examples[row]) for row in rows.public]) if rows.public else None
     schools = _Schools(config, base, folder, task, examples, rows, public)
-    own = schools.of(config.model.encoder)
+    own = schools.of(config.model.encoder, config.training)
     algorithm, model = config.make_algorithm(), own.practice.initial_model()
     manifest = _manifest(model, algorithm)
     table = rows.dealt.table([example.label for example in examples], [str(example.document) for example in examples])
@@ -82,8 +83,12 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     residents = {}
     for name, members in _pooled(rows.dealt.sites, algorithm.pooled).items():
         about = config.site(name)
-        theirs = schools.of(about.encoder or config.model.encoder)
-        shapes = manifest if theirs is own else _manifest(theirs.practice.initial_model(), algorithm)
+        theirs = schools.of(about.encoder or config.model.encoder, config.training_at(name))
+        shapes = (
+            manifest
+            if theirs.practice.encoder is own.practice.encoder
+            else _manifest(theirs.practice.initial_model(), algorithm)
+        )
         registration = Registration(name, _counts(members, examples, corpora.documents), task.labels, shapes)
         # The public set is the server's: a site gets it as the federation sends it.
         held = {part: split for part, split in theirs.splits.items() if part != "public"}
@@ -111,7 +116,7 @@ class _School:
 
 
 class _Schools:
-    """A school for each encoder in use, made once."""
+    """A school for each encoder in use, made once, and for each way to train it."""
 
     def __init__(
         self,
@@ -127,10 +132,11 @@ class _Schools:
         self._task, self._examples, self._rows, self._public = task, examples, rows, public
         self._made: dict[str, _School] = {}
 
-    def of(self, name: str) -> _School:
-        if name not in self._made:
-            self._made[name] = self._make(name)
-        return self._made[name]
+    def of(self, encoder: str, training: Training) -> _School:
+        if encoder not in self._made:
+            self._made[encoder] = self._make(encoder)
+        made = self._made[encoder]
+        return replace(made, practice=replace(made.practice, training=training))
 
     def _make(self, name: str) -> _School:
         config, task, rows = self._config, self._task, self._rows
