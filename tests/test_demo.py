@@ -23,6 +23,7 @@ def demo(out: Path, seeds: int) -> dict[str, float]:
 def tells_the_story(f1: dict[str, float]) -> None:
     assert f1["fedavg"] >= f1["local_only"] + 0.05
     assert f1["fedavg"] >= f1["centralized"] - 0.03
+    assert f1["feded"] >= f1["local_only"] + 0.02
     assert counting_words() <= f1["centralized"] - 0.10
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -262,6 +263,25 @@ def test_eight_bits_err_by_half_a_step_a_class_at_most(classes: int, seed: int) 
     torch.testing.assert_close(found.values.sum(dim=1), torch.ones(50))
     assert (found.values[:, 1:] - values[:, 1:]).abs().max() <= 0.5 / 255 * (1 + classes / 2) + 1e-6
     assert (found.values[:, 0] - values[:, 0]).abs().max() <= 0.5 / 255 * classes + 1e-6
+
+
+def test_predictions_that_are_nearly_certain_are_deflated_and_come_back_the_same() -> None:
+    values = torch.eye(9)[torch.arange(400) % 9] * 0.984 + 0.001
+    values[:, 0] += 1 - values.sum(dim=1)
+    packed = Predictions(values, "probabilities", "d").pack("int8")
+    assert packed.tensors["p"].ndim == 1
+    assert packed.nbytes == len(packed.to_bytes()) < 400 * 8 / 4
+    found = unpack(Packed.from_bytes(packed.to_bytes()), Expected(classes=9, public=(400, "d")))
+    assert isinstance(found, Predictions)
+    assert (found.values - values).abs().max() < 0.01
+    assert torch.equal(found.values.argmax(dim=1), values.argmax(dim=1))
+
+
+@pytest.mark.parametrize("sent", [b"", b"garbage", zlib.compress(bytes(5)), zlib.compress(bytes(10**6))[:-4]])
+def test_deflated_predictions_of_another_size_are_refused(sent: bytes) -> None:
+    values = torch.tensor(list(sent), dtype=torch.uint8)
+    expected = Expected(classes=2, public=(6, "d"))
+    refused(Packed("predictions", {"public": "d"}, {"p": values}), "inflate", expected)
 
 
 def test_eight_bits_that_say_more_than_one_in_sum_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated
@@ -14,9 +15,10 @@ from grandrounds.cli.console import err, out
 from grandrounds.cli.run import JsonOption
 from grandrounds.experiment.config import load_config
 from grandrounds.experiment.many import arms_of
-from grandrounds.reports.tables import rich_table, to_json
+from grandrounds.reports.tables import ComparisonRow, rich_table, to_json
+from grandrounds.reports.wording import byte_size
 
-ALGORITHMS = ("fedavg", "fedatt", "local_only", "centralized")  # the longest first, so that no core waits
+ALGORITHMS = ("fedavg", "fedatt", "feded", "local_only", "centralized")  # the longest first, so that no core waits
 
 
 def demo(
@@ -31,8 +33,9 @@ def demo(
     with as_file(files("grandrounds.cli") / "demo.toml") as path:
         config = load_config(path)
     err.print(
-        "Six synthetic hospitals hold notes they may not share. local_only trains each alone, fedavg and fedatt train "
-        "them together without moving a note, centralized shows what one big hospital could do."
+        "Six synthetic hospitals hold notes they may not share. local_only trains each alone; fedavg and fedatt train "
+        "them together without moving a note; feded moves not even weights, only predictions on the server's own "
+        "sentences; centralized shows what one big hospital could do."
     )
     arms = arms_of(config, ALGORITHMS, list(range(1, seeds + 1)), out_folder)
     rows = compare_arms(arms, Path(), min(os.cpu_count() or 1, len(arms), 4), out_folder)
@@ -40,5 +43,14 @@ def demo(
         typer.echo(to_json(rows))
     else:
         out.print(rich_table(rows, "test F1 over all hospitals' notes"))
+        out.print(_less(rows), soft_wrap=True)
         out.print(f"The report: {out_folder / 'report.html'}", soft_wrap=True)
         out.print(f"Try it: grandrounds extract {out_folder / arms[0].folder.name / 'model'} --help", soft_wrap=True)
+
+
+def _less(rows: Sequence[ComparisonRow]) -> str:
+    up = {row.name: 1e6 * (row.mb_up_per_site_round or 0.0) for row in rows}
+    return (
+        f"A site of feded uploads {byte_size(up['feded'])} a round, one of fedavg {byte_size(up['fedavg'])}: "
+        f"{up['fedavg'] / up['feded']:,.0f} times as much. With a larger encoder feded's stays what it is."
+    )

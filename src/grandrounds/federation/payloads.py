@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -190,7 +191,7 @@ class Predictions(Payload):
             return Packed(self.kind, header, {_FORMS[self.form]: _shrink(self.values, compression)})
         # All classes but the first: what is missing to one is its share.
         p = self.values[:, 1:] if self.form == "probabilities" else self.values[:, 1:].exp()
-        return Packed(self.kind, header, {_FORMS[self.form]: (p * 255).round().to(torch.uint8)})
+        return Packed(self.kind, header, {_FORMS[self.form]: _deflated((p * 255).round().to(torch.uint8))})
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
@@ -203,7 +204,9 @@ class Predictions(Payload):
             raise PayloadError("predictions come as 'p' or 'log p', and neither is there")
         values = packed.tensors[_FORMS[form]]
         if values.dtype == torch.uint8:
-            _check_manifest(packed.tensors, {_FORMS[form]: (rows, expected.classes - 1)}, frozenset({_FORMS[form]}))
+            values = _inflated(values, (rows, expected.classes - 1))
+            name = _FORMS[form]
+            _check_manifest({**packed.tensors, name: values}, {name: (rows, expected.classes - 1)}, frozenset({name}))
             # Rounding adds at most half a step for each class.
             if bool((values.sum(dim=1) > 255 + expected.classes / 2).any()):
                 raise PayloadError(OFF_SIMPLEX)
@@ -306,6 +309,24 @@ class Done(Payload):
         if packed.tensors or packed.header:
             raise PayloadError("'done' carries nothing")
         return cls()
+
+
+def _deflated(values: Tensor) -> Tensor:
+    """The same in fewer bytes and one dimension, where it is fewer: most predictions are near nothing or all."""
+    short = zlib.compress(values.numpy().tobytes(), 9)
+    return torch.frombuffer(bytearray(short), dtype=torch.uint8) if len(short) < values.numel() else values
+
+
+def _inflated(values: Tensor, shape: tuple[int, int]) -> Tensor:
+    if values.ndim != 1:
+        return values
+    try:
+        whole = zlib.decompressobj().decompress(values.numpy().tobytes(), shape[0] * shape[1] + 1)  # and never a flood
+    except zlib.error as error:
+        raise PayloadError("predictions can't be inflated: they are cut short or not ours") from error
+    if len(whole) != shape[0] * shape[1]:
+        raise PayloadError(f"predictions inflate to another size than {shape[0]} x {shape[1]}")
+    return torch.frombuffer(bytearray(whole), dtype=torch.uint8).reshape(shape)
 
 
 def _from_bytes(values: Tensor, form: Form) -> Tensor:
