@@ -182,7 +182,7 @@ def asker(simulation: Simulation, content: Mapping[str, Any], folder: Path) -> A
 
 @pytest.mark.parametrize("average", ["probabilities", "logits"])
 def test_a_round_is_algorithm_1_by_hand(average: str, tiny_config: TinyConfig, tmp_path: Path) -> None:
-    options = {"name": "feded", "average": average, "temperature": 0.5}
+    options = {"name": "feded", "average": average, "temperature": 0.5, "tempered_student": False}
     content = tiny_config(**{"federation.rounds": 1, "data.validation": 0.0, "algorithm": options})
     grandrounds.run(content, out=tmp_path / "run")
     simulation = prepare(make_config(content), Path(), tmp_path / "again")
@@ -240,7 +240,7 @@ def changed(one: Path, other: Path) -> float:
         {"average": "probabilities"},
         {"temperature": 3.0},
         {"weight": 0.2},
-        {"temperature": 3.0, "tempered_student": True},
+        {"tempered_student": False},
         {"hard_labels": False},
         {"distillation_epochs": 2},
         {"download": "predictions"},
@@ -367,7 +367,7 @@ def test_sites_with_their_own_models_send_and_get_predictions_alone(run: Callabl
 
 
 def test_a_site_follows_the_ensemble_before_it_trains(tiny_config: TinyConfig, tmp_path: Path) -> None:
-    options = {"name": "feded", "download": "predictions", "distillation_epochs": 20, "temperature": 0.1}
+    options = {"name": "feded", "download": "predictions", "distillation_epochs": 20, "temperature": 1.0}
     content = tiny_config(algorithm=options)
     simulation = prepare(make_config(content), Path(), tmp_path)
     ask = asker(simulation, content, tmp_path)

@@ -42,11 +42,13 @@ class FedED(Algorithm):
 
     average: Literal["probabilities", "logits"] = "logits"
     """What Eq. 5 averages: p as it is printed, or logits as the text says (log p: the same under softmax)."""
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: Annotated[float, Field(gt=0)] = 4.0
+    """The public set is labelled and soon known by heart: at 1 the teacher repeats its labels, at 4 it says more."""
     weight: Annotated[float, Field(ge=0, le=1)] | None = None
     """Of the teacher against the labels, (1 - w) CE + w KL; by default CE + KL as in Eq. 6."""
-    tempered_student: bool = False
-    """Soften the student like the teacher, and scale KL by the temperature squared (Hinton et al., 2015)."""
+    tempered_student: bool = True
+    """Soften the student like the teacher, and scale KL by the temperature squared (Hinton et al., 2015); Eq. 6 does
+    not."""
     hard_labels: bool = True
     distillation_epochs: Annotated[int, Field(ge=1)] = 1
     download: Literal["parameters", "predictions"] = "parameters"
