@@ -329,6 +329,17 @@ def test_min_replies_that_are_not_met_abandon_and_those_met_do_not(
 # Sites
 
 
+def test_scores_that_every_site_refuses_cost_no_model(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text('allow = ["done"]')
+    options = {"algorithm": {"name": "local_only"}, "federation.policy": str(tmp_path / "p.toml")}
+    watch = Watch()
+    result = grandrounds.run(tiny_config(**options), out=tmp_path / "run", watcher=watch)
+    assert result["test"] is None
+    assert "test" not in metrics(tmp_path / "run")[0]
+    assert any("no score on test" in sentence and "does not let 'scores' leave" in sentence for sentence in watch.said)
+    assert len(list((tmp_path / "run" / "models").iterdir())) == 3
+
+
 def test_weights_by_patients_need_patients_and_say_so_before_a_site_is_asked(
     tiny_config: TinyConfig, tmp_path: Path
 ) -> None:

@@ -128,13 +128,18 @@ class LiveArms:
 
     def __call__(self, arms: Sequence[Arm]) -> None:
         for arm in arms:
-            finished = (arm.folder / "result.json").exists()
             total = arm.config.federation.rounds
+            finished = (arm.folder / "result.json").exists() and _planned(arm) >= total
             done = total if finished else min(arm.rounds_done(), total)
             self._bars.update(self._tasks[arm.folder], completed=done, word="done" if finished else "")
             if finished and not err.is_terminal and arm.folder not in self._said:
                 self._said.add(arm.folder)
                 err.print(f"  {arm.folder.name}: done", soft_wrap=True)
+
+
+def _planned(arm: Arm) -> int:
+    """Of the run that has finished: one that is being prolonged has not."""
+    return int(json.loads((arm.folder / "result.json").read_text(encoding="utf-8"))["rounds_planned"])
 
 
 def score_table(title: str, score: Mapping[str, Any]) -> Table:

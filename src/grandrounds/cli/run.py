@@ -56,6 +56,9 @@ def run(
 
 def show(result: dict[str, Any]) -> None:
     title = f"{result['algorithm']} on {result['task']}, test ({result['rounds']} rounds, {result['seconds']:.0f} s)"
-    out.print(score_table(title, result["test"]))
+    if result["test"] is None:
+        out.print(f"{title}: no site gave a score")
+    else:
+        out.print(score_table(title, result["test"]))
     up, down = (result[f"bytes_{way}_per_site_round"] / 1e6 for way in ("up", "down"))
     err.print(f"  a site and round: {up:.3f} MB up, {down:.3f} MB down; peak memory {result['peak_memory_mb']} MB")

@@ -67,7 +67,7 @@ def _show(settings: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]],
     best, result = ranked[0]
     if as_json:
         rows = [{"setting": setting, "validation_f1": found["validation"]["f1"]} for setting, found in ranked]
-        show_json({"rows": rows, "best": best, "test_f1": result["test"]["f1"]})
+        show_json({"rows": rows, "best": best, "test_f1": (result["test"] or {}).get("f1")})
         return
     table = Table(title="search: validation F1")
     for key in best:

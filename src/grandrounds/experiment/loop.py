@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -211,14 +211,20 @@ class _Run:
 
     def _evaluate(self, round: int) -> dict[str, Any]:
         wanted = [split for split in self.config.federation.evaluate_on if split in self.simulation.splits]
-        return {split: self._score(split, round) for split in wanted}
+        return self._scores(wanted, round)
 
-    def _score(self, split: str, round: int) -> dict[str, Any]:
-        everyone: Cohort = self._cohort(self.sites, round, read_only=True)
-        task = self.simulation.practice.task
-        return summary(
-            {who: task.score(counts) for who, counts in self.algorithm.evaluate(self.server, everyone, split).items()}
-        )
+    def _scores(self, splits: Iterable[str], round: int) -> dict[str, Any]:
+        """A score a split; one that sites refuse to give is said and left out, for what was trained is still good."""
+        task, scores = self.simulation.practice.task, {}
+        for split in splits:
+            everyone: Cohort = self._cohort(self.sites, round, read_only=True)
+            try:
+                counted = self.algorithm.evaluate(self.server, everyone, split)
+            except AbandonedError as problem:
+                self.watcher.say(f"no score on {split}: {problem}")
+                continue
+            scores[split] = summary({who: task.score(counts) for who, counts in counted.items()})
+        return scores
 
     def _judge(self, round: int, scores: Mapping[str, Any]) -> bool:
         """Whether this is the best round so far by validation; the test set has no say."""
@@ -263,9 +269,7 @@ class _Run:
 
     def _conclude(self) -> dict[str, Any]:
         practice, last = self.simulation.practice, self.progress.round
-        scores = {
-            split: self._score(split, last) for split in ("validation", "test") if split in self.simulation.splits
-        }
+        scores = self._scores((split for split in ("validation", "test") if split in self.simulation.splits), last)
         result = self._result(scores)
         if self.algorithm.personal:
             everyone = self._cohort(self.sites, last, read_only=True)
@@ -292,7 +296,7 @@ class _Run:
             "rounds_planned": self.config.federation.rounds,
             "best_round": self.progress.best_round,
             "selected_by": "validation" if self.progress.best_round is not None else "last round",
-            "test": scores["test"],
+            "test": scores.get("test"),
             "validation": scores.get("validation"),
             "seconds": round_to(sum(line["seconds"] for line in history), 3),
             "bytes_up_per_site_round": round_to(sum(line["bytes_up"] for line in history) / asked, 1),
