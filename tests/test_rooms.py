@@ -22,6 +22,7 @@ ROOMS = (
     "models",
     "metrics",
     "data",
+    "child",
     "errors",
 )
 DEPTH = {room: depth for depth, room in enumerate(ROOMS)}

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -88,7 +87,7 @@ def run(
 def _transport(config: Config, base: Path, out: Path, simulation: Simulation) -> Transport:
     if config.workers == 1:
         return InProcess(simulation.host(config, out, memory=1 << 30))
-    return Workers(partial(worker_host, config.model_dump(), base, out), config.workers, out / "spool")
+    return Workers(worker_host, (config.model_dump(), base, out), config.workers, out / "spool")
 
 
 def worker_host(content: dict[str, Any], base: Path, out: Path) -> Host:

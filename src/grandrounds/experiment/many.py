@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,10 +11,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from grandrounds import child
 from grandrounds.errors import GrandRoundsError
 from grandrounds.experiment.config import Config, make_config
 from grandrounds.experiment.loop import Silent, run
-from grandrounds.federation.workers import end_with_parent
 
 
 @dataclass(frozen=True)
@@ -51,15 +49,13 @@ def run_arms(
     arms: Sequence[Arm], base: Path, processes: int, watch: Callable[[Sequence[Arm]], None], poll: float = 0.3
 ) -> list[dict[str, Any]]:
     """The arms' results, in their order; an arm that fails stops the rest, and what is done stays done."""
-    context = multiprocessing.get_context("spawn")
     waiting, running = list(reversed(arms)), dict[Any, Connection]()
     try:
         while waiting or running:
             while waiting and len(running) < processes:
                 arm = waiting.pop()
-                ours, theirs = context.Pipe(duplex=False)
-                process = context.Process(target=_run_arm, args=(arm.config.model_dump(), base, arm.folder, theirs))
-                process.start()
+                ours, theirs = multiprocessing.Pipe(duplex=False)
+                process = child.start(_run_arm, arm.config.model_dump(), base, arm.folder, theirs)
                 theirs.close()
                 running[process] = ours
             for process in [process for process in running if not process.is_alive()]:
@@ -73,8 +69,6 @@ def run_arms(
 
 
 def _run_arm(content: dict[str, Any], base: Path, folder: Path, report: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         run(Config(**content), base, folder, resume=True, watcher=Silent())
         report.send_bytes(b"done")

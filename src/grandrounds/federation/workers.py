@@ -1,7 +1,7 @@
 """Sites in several single-threaded processes of this machine.
 
 What travels is encoded once to a spool file, so early replies wait on disk and memory does not grow with the number
-of sites; over the pipes go small JSON notes only. Workers watch their parent and end with it.
+of sites; over the pipes go small JSON notes only.
 """
 
 from __future__ import annotations
@@ -9,11 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import multiprocessing
-import os
 import shutil
-import signal
-import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -23,26 +19,24 @@ from urllib.parse import quote
 
 import torch
 
+from grandrounds import child
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.host import Host
 from grandrounds.federation.payloads import Packed
 
-HostFactory = Callable[[], Host]
-
 
 class Workers:
-    def __init__(self, factory: HostFactory, count: int, spool: Path) -> None:
+    def __init__(self, host: Callable[..., Host], given: tuple[Any, ...], count: int, spool: Path) -> None:
+        """`host` is a module's function that makes a worker's host from plain values."""
         shutil.rmtree(spool, ignore_errors=True)
         spool.mkdir(parents=True)
         self._spool = spool
-        context = multiprocessing.get_context("spawn")
         self._connections: list[Connection] = []
         self._processes = []
         for _ in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(factory, theirs, str(spool)), daemon=True)
-            process.start()
+            ours, theirs = multiprocessing.Pipe()
+            process = child.start(_serve, child.name_of(host), given, theirs, str(spool), daemon=True)
             theirs.close()
             self._connections.append(ours)
             self._processes.append(process)
@@ -112,14 +106,12 @@ class Workers:
             path.unlink()
 
 
-def _serve(factory: HostFactory, connection: Connection, spool: str) -> None:
+def _serve(host_name: str, given: tuple[Any, ...], connection: Connection, spool: str) -> None:
     """A worker's life: make the host once, then answer asks until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     held: dict[str, Packed] = {}
     try:
-        host = factory()
+        host: Host = child.find(host_name)(*given)
         while True:
             ask = _ask_of(json.loads(connection.recv_bytes()), Path(spool), held)
             answer = host.answer(ask)
@@ -152,11 +144,3 @@ def _ask_of(note: dict[str, Any], spool: Path, held: dict[str, Packed]) -> Ask:
         note["public_set"] = Packed.from_bytes((spool / note["public_set"]["packed"]).read_bytes())
     needed = tuple(note.pop("needed"))
     return Ask(**note, message=tuple(message), needed=needed)
-
-
-def end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        sys.stderr.flush()
-        os._exit(1)
