@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from grandrounds.cli.demo import _less
+from grandrounds.reports.tables import ComparisonRow
 from tests.data.test_synthetic import counting_words
 
 
@@ -18,6 +20,14 @@ def demo(out: Path, seeds: int) -> dict[str, float]:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (out / "report.html").stat().st_size > 10_000
     return {row["name"]: row["f1_mean"] for row in json.loads(done.stdout)}
+
+
+def test_the_demo_says_how_much_less_predictions_are() -> None:
+    def row(name: str, mb: float) -> ComparisonRow:
+        return ComparisonRow(name, "sentence_re", 1, 0.8, 0.8, None, 0.8, 0.8, mb, 60.0)
+
+    said = _less([row("fedavg", 2.13), row("feded", 0.00213)])
+    assert said.startswith("A site of feded uploads 2.13 kB a round, one of fedavg 2.13 MB: 1,000 times as much.")
 
 
 def tells_the_story(f1: dict[str, float]) -> None:

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 from torch import Tensor, nn
 
 import grandrounds
+from grandrounds.algorithms import feded
 from grandrounds.algorithms.feded import (
     FedED,
     average_robust,
@@ -30,7 +31,7 @@ from grandrounds.experiment.config import make_config
 from grandrounds.experiment.simulation import Simulation, prepare
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import Server
-from grandrounds.federation.payloads import Packed, Parameters
+from grandrounds.federation.payloads import Packed, Parameters, Predictions
 from tests.conftest import TinyConfig
 from tests.experiment.crashes import cut, metrics, weights
 
@@ -84,6 +85,8 @@ def test_votes_by_class_are_weighted_by_what_each_site_saw() -> None:
 def test_a_site_that_claims_more_examples_than_it_registered_gains_nothing() -> None:
     honest, boastful = class_say(torch.tensor([3, 5]), 8), class_say(torch.tensor([3000, 5000]), 8)
     torch.testing.assert_close(honest, boastful)
+    overflowing = class_say(torch.tensor([2**62, 2**62]), 8)
+    torch.testing.assert_close(overflowing, torch.tensor([4.0, 4.0]))
 
 
 def test_confidence_falls_with_entropy_from_one_to_nothing() -> None:
@@ -116,6 +119,13 @@ def test_averages_are_put_back_on_the_simplex() -> None:
     z = tensor(RNG.random((3, 4)))
     np.testing.assert_allclose(on_simplex(z, "probabilities").numpy(), z / z.sum(dim=1, keepdim=True), atol=1e-12)
     np.testing.assert_allclose(on_simplex(z, "log_probabilities").exp().numpy(), softmax(z.numpy()), atol=1e-12)
+
+
+@pytest.mark.parametrize("trim", [0.2, 0.5])
+def test_where_sites_are_sure_of_different_classes_nothing_is_known(trim: float) -> None:
+    certain = [tensor(np.eye(5)[i : i + 1]) for i in range(5)]
+    found = on_simplex(average_robust(certain, trim), "probabilities")
+    np.testing.assert_allclose(found.numpy(), np.full((1, 5), 0.2), atol=1e-12)
 
 
 class Fixed(nn.Module):
@@ -243,8 +253,6 @@ def changed(one: Path, other: Path) -> float:
         {"tempered_student": False},
         {"hard_labels": False},
         {"distillation_epochs": 2},
-        {"download": "predictions"},
-        {"vote": "counts"},
         {"vote": "confidence"},
         {"average_robust": "median"},
         {"average_robust": "trimmed", "trim": 0.4},
@@ -253,6 +261,56 @@ def changed(one: Path, other: Path) -> float:
 )
 def test_every_option_makes_a_difference(options: dict[str, Any], run: Callable[..., Path]) -> None:
     assert changed(run(), run(options)) > 1e-5
+
+
+def test_votes_by_class_make_a_difference(
+    run: Callable[..., Path], tiny_config: TinyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against the same exchanges with an equal say, for randomness is named by exchange."""
+    by_class = run({"vote": "counts"})
+    monkeypatch.setattr(feded, "class_say", lambda counts, registered: torch.ones(1))
+    content = tiny_config(**{"data.validation": 0.0, "algorithm": {"name": "feded", "vote": "counts"}})
+    grandrounds.run(content, out=tmp_path / "equal")
+    assert changed(by_class, tmp_path / "equal") > 1e-5
+
+
+def test_a_site_that_does_not_tell_its_counts_still_has_a_say(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text('allow = ["predictions"]')
+    sites = {"site-02": {"policy": str(tmp_path / "p.toml")}}
+    content = tiny_config(algorithm={"name": "feded", "vote": "counts"}, sites=sites)
+    grandrounds.run(content, out=tmp_path / "run")
+    lines = audit(tmp_path / "run")
+    up = [(line["site"], line["kind"]) for line in lines if line.get("direction") == "up"]
+    assert ("site-02", "predictions") in up
+    assert ("site-02", "label_counts") not in up
+    assert sorted(line["site"] for line in lines if line.get("kind") == "public_set") == [
+        "site-01",
+        "site-02",
+        "site-03",
+    ]
+
+
+def test_an_answer_in_the_other_form_means_the_same() -> None:
+    p = Predictions(torch.tensor([[0.25, 0.75], [1.0, 0.0]]), "probabilities", "d")
+    assert p.to("probabilities") is p
+    logs = p.to("log_probabilities")
+    assert logs.form == "log_probabilities"
+    assert logs.values.isfinite().all()
+    torch.testing.assert_close(logs.values.exp(), p.values)
+    torch.testing.assert_close(logs.to("probabilities").values, p.values)
+
+
+def test_a_weight_without_labels_to_weigh_against_is_refused() -> None:
+    with pytest.raises(ConfigError, match="hard_labels is off"):
+        FedED(weight=0.5, hard_labels=False)
+
+
+@pytest.mark.parametrize(
+    "options", [{"name": "feded"}, {"name": "fedavg", "server_epochs": 1}, {"name": "validation_only"}]
+)
+def test_without_a_public_set_it_is_refused_at_once(options: dict[str, Any], tiny_config: TinyConfig) -> None:
+    with pytest.raises(ConfigError, match=r"needs the server's public set: set data.public"):
+        make_config(tiny_config(**{"algorithm": options, "data.public": 0}))
 
 
 def test_a_robust_average_with_unequal_votes_is_refused() -> None:
@@ -429,6 +487,43 @@ def test_parameters_cannot_go_to_another_encoder(
 def test_a_table_that_fits_no_site_is_refused(tiny_config: TinyConfig, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\[sites.site-1\] fits no site: .*did you mean 'site-01'"):
         grandrounds.run(tiny_config(sites={"site-1": {"policy": "p.toml"}}), out=tmp_path / "run")
+
+
+def test_of_two_patterns_the_longer_counts_and_one_that_nobody_takes_is_refused(
+    tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    sites = {"site-*": {"training": {"epochs": 2}}, "site-0[12]": {"training": {"epochs": 3}}, "site-02": {}}
+    config = make_config(tiny_config(sites=sites))
+    assert [config.training_at(f"site-0{i}").epochs for i in (1, 2, 3)] == [3, 1, 2]
+    with pytest.raises(ConfigError, match=r"\[sites.site-\*\] has no effect"):
+        prepare(make_config(tiny_config(sites={"site-*": {}, "site-0[123]": {}})), Path(), tmp_path)
+
+
+def test_where_all_data_is_in_one_place_no_site_has_anything_special(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    special = {"site-01": {"training": {"learning_rate": 1e-6}, "encoder": "tiny"}}
+    for name, sites in (("plain", {}), ("special", special)):
+        grandrounds.run(tiny_config(algorithm={"name": "centralized"}, sites=sites), out=tmp_path / name)
+    assert weights(tmp_path / "plain") == weights(tmp_path / "special")
+
+
+def test_sites_alone_may_have_encoders_of_their_own_too(
+    tiny_config: TinyConfig, encoder_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    sites = {"site-02": {"encoder": str(encoder_folder("distilbert"))}}
+    grandrounds.run(tiny_config(algorithm={"name": "local_only"}, sites=sites), out=tmp_path / "run")
+    kinds = [json.loads((tmp_path / "run" / "models" / f"site-0{i}" / "config.json").read_text()) for i in (1, 2)]
+    assert [kind["model_type"] for kind in kinds] == ["bert", "distilbert"]
+
+
+def test_an_encoder_is_the_same_however_it_is_spelt(
+    tiny_config: TinyConfig, encoder_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = encoder_folder("bert")
+    spelt = str(folder.parent / "x" / ".." / folder.name)
+    (folder.parent / "x").mkdir(exist_ok=True)
+    content = tiny_config(algorithm={"name": "feded"}, sites={"site-01": {"encoder": spelt}})
+    simulation = prepare(make_config({**content, "model": {"encoder": str(folder), "warm_up": 1}}), Path(), tmp_path)
+    assert {resident.practice.start for resident in simulation.residents.values()} == {tmp_path / "start.safetensors"}
 
 
 def test_a_corpus_for_some_sites_only_is_refused(tiny_config: TinyConfig) -> None:

@@ -115,6 +115,13 @@ def test_a_config_written_as_toml_loads_to_an_equal_one(tiny_config: TinyConfig)
     assert again.digest() == config.digest()
 
 
+def test_a_format_without_a_corpus_and_a_target_that_is_never_measured_are_refused(tiny_config: TinyConfig) -> None:
+    with pytest.raises(ConfigError, match=r"give sites.a.train too"):
+        make_config(tiny_config(sites={"a": {"format": "brat"}}))
+    with pytest.raises(ConfigError, match=r"add 'test' to federation.evaluate_on"):
+        make_config(tiny_config(**{"federation.stop_at_f1": 0.7, "federation.evaluate_on": ["validation"]}))
+
+
 def test_the_digest_is_of_what_the_result_depends_on() -> None:
     digest = make_config(BASE).digest()
     for same in ({"workers": 2}, {"federation.rounds": 99}, {"federation.checkpoint_every": 5}):

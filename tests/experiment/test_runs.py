@@ -222,6 +222,24 @@ def test_a_run_with_another_config_is_refused_and_the_difference_named(finished:
         run(tiny_config(**{"federation.rounds": 3}, seed=5), finished, resume=True)
 
 
+def test_a_run_killed_while_it_wrote_its_first_file_leaves_the_folder_free(
+    tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    (tmp_path / ".config.toml.4242.part").write_text("seed")
+    grandrounds.run(tiny_config(**{"federation.rounds": 1}), out=tmp_path)
+
+
+def test_a_run_stops_once_the_test_f1_reaches_the_target(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    options = {"federation.rounds": 5, "training.learning_rate": 5e-3, "training.epochs": 3}
+    grandrounds.run(tiny_config(**options), out=tmp_path / "all")
+    f1 = [line["test"]["f1"] for line in metrics(tmp_path / "all")]
+    target = sorted(f1)[2]
+    first = next(i for i, score in enumerate(f1) if score >= target) + 1
+    stopping = tiny_config(**options, **{"federation.stop_at_f1": target})
+    assert grandrounds.run(stopping, out=tmp_path / "stopped")["rounds"] == first
+    assert first < 5
+
+
 def test_a_folder_of_other_things_and_a_file_are_refused(tiny_config: TinyConfig, tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("x")

@@ -31,10 +31,14 @@ class FedAtt(FedAvg):
         pull = attentive_pull(weights.values, cohort.ask(self.train, weights), self.norm)
         rng = server.seeded("noise")
         moved = {
-            name: weights.values[name] - self.step * towards + self.noise * torch.randn(towards.shape, generator=rng)
+            name: weights.values[name] - self.step * towards + self._draw(towards, rng)
             for name, towards in pull.items()
         }
         return Parameters(moved)
+
+    def _draw(self, like: Tensor, rng: torch.Generator) -> Tensor:
+        """On the CPU, so that every device gets the same."""
+        return (self.noise * torch.randn(like.shape, generator=rng)).to(like.device)
 
 
 def attentive_pull(
@@ -47,7 +51,7 @@ def attentive_pull(
         for name, local in reply.payload.values.items():
             if not local.is_floating_point():
                 continue  # counters are not weights
-            difference = weights[name] - local
+            difference = weights[name] - local.to(weights[name].device)
             distance = distance_of(difference, norm)
             if name not in pull:
                 pull[name], highest[name], mass[name] = difference, distance, torch.ones(())

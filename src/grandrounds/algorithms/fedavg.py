@@ -14,6 +14,9 @@ class FedAvg(Algorithm):
     server_epochs: Annotated[int, Field(ge=0)] = 0
     """Epochs of the server on its public set's labels after each average; 0 in the paper."""
 
+    def needs_public(self) -> bool:
+        return self.server_epochs > 0
+
     def round(self, server: Server, cohort: Cohort) -> None:
         server.load(self.merge(server, cohort))
         if self.server_epochs:

@@ -54,15 +54,18 @@ class FedED(Algorithm):
     download: Literal["parameters", "predictions"] = "parameters"
     """What sites get: the student, or the ensemble's last average, which they distil into models of their own."""
     vote: Literal["equal", "counts", "confidence"] = "equal"
-    """A site's say: equal, by class as it has seen examples of it, or by sentence as it is sure."""
+    """A site's say: equal (or as federation.weight_by has it), by class as it has seen examples of it, or by sentence
+    as it is sure."""
     average_robust: Literal["off", "median", "trimmed"] = "off"
-    """Over sites, for each sentence and class, so that a few sites can't mislead the rest."""
+    """Over sites, all alike, for each sentence and class, so that a few can't mislead the rest."""
     trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
     """The share of sites that a trimmed mean leaves out at each end."""
 
     def __post_init__(self) -> None:
         if self.average_robust != "off" and self.vote != "equal":
             raise ConfigError("a robust average counts every site alike: leave algorithm.vote = 'equal' with it")
+        if self.weight is not None and not self.hard_labels:
+            raise ConfigError("algorithm.weight is the teacher's against the labels, and algorithm.hard_labels is off")
 
     def shared(self, name: str) -> bool:
         return self.download == "parameters"
@@ -78,10 +81,10 @@ class FedED(Algorithm):
         last = cast(Kept, server.state[LAST])
         replies = self._ask(server, cohort, last)
         if self.average_robust == "off":
-            z = mean_vote((r.payload.values, r.weight * self._say(r, seen)) for r in replies)
+            z = mean_vote((r.payload.to(self._form).values, self._say(r, seen)) for r in replies)
         else:
             share = self.trim if self.average_robust == "trimmed" else 0.5
-            z = average_robust([r.payload.values.clone() for r in replies], share)
+            z = average_robust([r.payload.to(self._form).values.clone() for r in replies], share)
         last["z"] = on_simplex(z, self._form)
         server.train("public", loss=self._loss(last["z"], self.hard_labels), epochs=self.distillation_epochs)
 
@@ -123,11 +126,12 @@ class FedED(Algorithm):
     def _say(self, reply: Reply[Predictions], seen: Mapping[str, LabelCounts]) -> Tensor:
         match self.vote:
             case "counts":
-                return class_say(seen[reply.site.site].values, reply.site.counts["examples"])
+                # Who won't tell has the same say in every class.
+                told = seen.get(reply.site.site, LabelCounts(torch.ones(reply.payload.values.shape[1])))
+                return class_say(told.values, reply.site.counts["examples"])
             case "confidence":
-                p = reply.payload.values
-                return confidence(p if self._form == "probabilities" else p.exp())
-        return torch.ones(1)
+                return reply.weight * confidence(reply.payload.to("probabilities").values)
+        return torch.tensor([reply.weight])
 
 
 def soften(z: Tensor, temperature: float) -> Tensor:
@@ -153,8 +157,12 @@ def average_robust(votes: Sequence[Tensor], trim: float) -> Tensor:
 
 
 def on_simplex(z: Tensor, form: Form) -> Tensor:
-    """An average entry by entry need not sum to one."""
-    return z / z.sum(dim=1, keepdim=True) if form == "probabilities" else z.log_softmax(dim=1)
+    """An average entry by entry need not sum to one; where nothing is left of it, as of the median of three sites that
+    are sure of three classes, nothing is known."""
+    if form == "log_probabilities":
+        return z.log_softmax(dim=1)
+    total = z.sum(dim=1, keepdim=True)
+    return torch.where(total > 0, z / total.clamp(min=1e-12), torch.full_like(z, 1 / z.shape[1]))
 
 
 def distillation(teacher: Tensor, temperature: float = 1.0, weight: float | None = None) -> Loss:
@@ -163,7 +171,8 @@ def distillation(teacher: Tensor, temperature: float = 1.0, weight: float | None
     def loss(model: nn.Module, batch: Any) -> Tensor:
         logits = model(batch)
         p = (logits / temperature).log_softmax(dim=1)
-        kl = temperature**2 * F.kl_div(p, teacher[batch.index], reduction="batchmean")
+        q = teacher.to(logits.device)[batch.index]
+        kl = temperature**2 * F.kl_div(p, q, reduction="batchmean")
         if weight == 1:
             return kl
         ce = F.cross_entropy(logits, batch.labels)
@@ -174,7 +183,8 @@ def distillation(teacher: Tensor, temperature: float = 1.0, weight: float | None
 
 def class_say(counts: Tensor, registered: int) -> Tensor:
     """A say for each class: how often the site saw it. The total is the registered one, which no reply can forge."""
-    return registered * counts / counts.sum()
+    share = counts.double() / counts.double().sum()  # whole numbers could be made to overflow
+    return (registered * share).float()
 
 
 def confidence(p: Tensor) -> Tensor:

@@ -13,6 +13,9 @@ from grandrounds.tasks.task import Counts
 class LocalOnly(Algorithm):
     personal: ClassVar[bool] = True
 
+    def shared(self, name: str) -> bool:
+        return False
+
     def round(self, server: Server, cohort: Cohort) -> None:
         cohort.ask(self.train)
 

@@ -7,5 +7,11 @@ from grandrounds.federation import Algorithm, Cohort, Server, algorithm
 
 @algorithm("validation_only")
 class ValidationOnly(Algorithm):
+    def shared(self, name: str) -> bool:
+        return False
+
+    def needs_public(self) -> bool:
+        return True
+
     def round(self, server: Server, cohort: Cohort) -> None:
         server.train("public")

@@ -76,4 +76,5 @@ def _show(settings: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]],
     for setting, found in ranked:
         table.add_row(*(str(value) for value in setting.values()), f"{found['validation']['f1']:.3f}")
     out.print(table)
-    out.print(f"Chosen: {_words(best)}; its test F1 is {result['test']['f1']:.3f}", soft_wrap=True)
+    tested = f"; its test F1 is {result['test']['f1']:.3f}" if result["test"] else ""
+    out.print(f"Chosen: {_words(best)}{tested}", soft_wrap=True)

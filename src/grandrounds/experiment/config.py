@@ -133,8 +133,10 @@ class Config(Section):
         _known("task.name", self.task.get("name", ""), TASKS)
         self.task_options()
         self._check_algorithm()
-        for name in self.sites:
+        for name, site in self.sites.items():
             self.training_at(name)
+            if site.format is not None and site.train is None:
+                raise ConfigError(f"sites.{name}.format is of the site's own corpus: give sites.{name}.train too")
         lacking = [name for name, site in self.sites.items() if site.train is None]
         if lacking and len(lacking) < len(self.sites):
             raise ConfigError(f"sites.{lacking[0]} has no train, as other sites do: give every site a corpus, or none")
@@ -147,10 +149,15 @@ class Config(Section):
         """Whether sites come with corpora, instead of being dealt out."""
         return any(site.train is not None for site in self.sites.values())
 
+    def table_of(self, name: str) -> str | None:
+        """The [sites] table that speaks of this site: of its own name, else the longest pattern that fits."""
+        fits = [pattern for pattern in self.sites if fnmatchcase(name, pattern)]
+        return name if name in self.sites else max(fits, key=lambda pattern: (len(pattern), pattern), default=None)
+
     def site(self, name: str) -> SiteSection:
-        """What the config says of this site; the first table that fits counts."""
-        fits = (section for pattern, section in self.sites.items() if fnmatchcase(name, pattern))
-        return self.sites.get(name) or next(fits, SiteSection())
+        """What the config says of this site."""
+        table = self.table_of(name)
+        return SiteSection() if table is None else self.sites[table]
 
     def training_at(self, name: str) -> Training:
         own = self.site(name).training
@@ -176,17 +183,24 @@ class Config(Section):
             raise ConfigError(
                 f"federation.compression = '{compression}', but what '{algorithm.name}' uploads travels as {fitting}"
             )
+        if algorithm.needs_public() and self.data.public == 0:
+            raise ConfigError(f"'{algorithm.name}' needs the server's public set: set data.public to a share or a file")
+        if self.federation.stop_at_f1 and "test" not in self.federation.evaluate_on:
+            raise ConfigError("federation.stop_at_f1 is about the test F1: add 'test' to federation.evaluate_on")
         if not algorithm.public_at_sites and any(site.poisoned for site in self.sites.values()):
             raise ConfigError(f"sites poison predictions, and '{algorithm.name}' has none; try feded")
 
     def digest(self) -> str:
-        """Of all that the result depends on: not of how many processes compute it, nor of how long it may go on."""
+        return sha256(json.dumps(self.decisive(), sort_keys=True).encode()).hexdigest()
+
+    def decisive(self) -> dict[str, Any]:
+        """All that the result depends on: not how many processes compute it, nor how long it may go on."""
         content = self.complete()
         for key in ("workers", "compare"):
             content.pop(key)
         for key in ("rounds", "checkpoint_every"):
             content["federation"].pop(key)
-        return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return content
 
     def complete(self) -> dict[str, Any]:
         """With every option of the task and the algorithm, so that a later default changes no run in retrospect."""

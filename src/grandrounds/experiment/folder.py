@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from grandrounds.experiment.config import Config, make_config
 from grandrounds.federation.files import disk_error, write_whole
 
 # All that a run leaves which ended before round 1: by a kill, or by a mistake in its config.
-BEGUN = (".lock", ".config.toml.part", "vocabulary", ".vocabulary.part", "start.safetensors", ".start.safetensors.part")
+BEGUN = (".lock", "vocabulary", "start.safetensors", ".*.part")
 
 
 class RunFolder:
@@ -24,7 +25,7 @@ class RunFolder:
         occupied = (path / "config.toml").exists()
         if path.exists() and not path.is_dir():
             raise GrandRoundsError(f"'{path}' is a file; choose a folder with --out")
-        if not occupied and path.exists() and any(item.name not in BEGUN for item in path.iterdir()):
+        if not occupied and path.exists() and not all(map(_begun, path.iterdir())):
             raise GrandRoundsError(f"'{path}' is not empty and holds no run; choose another folder with --out")
         if occupied and not resume:
             raise GrandRoundsError(
@@ -62,7 +63,7 @@ class RunFolder:
                 f"'{self.path}/config.toml' is not that of a run ({error}); choose another folder with --out"
             ) from error
         if held.digest() != config.digest():
-            ours, theirs = _flat(config.model_dump()), _flat(held.model_dump())
+            ours, theirs = _flat(config.decisive()), _flat(held.decisive())
             changed = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
             raise ConfigError(
                 f"'{self.path}' holds a run with another config ({', '.join(changed[:3])} differ); "
@@ -103,6 +104,10 @@ class RunFolder:
 
     def close(self) -> None:
         self._lock.close()
+
+
+def _begun(item: Path) -> bool:
+    return any(fnmatchcase(item.name, pattern) for pattern in BEGUN)
 
 
 def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -21,7 +21,7 @@ from grandrounds.data.corpora import SYNTHETIC, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import Partition, SiteRow, Unit, partition, share
 from grandrounds.errors import ConfigError, DataError, unknown
-from grandrounds.experiment.config import Config, Paths
+from grandrounds.experiment.config import Config, Paths, SiteSection
 from grandrounds.federation.contract import Algorithm, Registration
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.host import Host, Resident
@@ -82,18 +82,17 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     _check_names(config, rows.dealt.sites)
     residents = {}
     for name, members in _pooled(rows.dealt.sites, algorithm.pooled).items():
-        about = config.site(name)
-        theirs = schools.of(about.encoder or config.model.encoder, config.training_at(name))
-        shapes = (
-            manifest
-            if theirs.practice.encoder is own.practice.encoder
-            else _manifest(theirs.practice.initial_model(), algorithm)
-        )
+        # Where all data is in one place, no site has anything special.
+        about = SiteSection() if algorithm.pooled else config.site(name)
+        training = config.training if algorithm.pooled else config.training_at(name)
+        theirs = schools.of(about.encoder or config.model.encoder, training)
+        foreign = theirs.practice.encoder is not own.practice.encoder
+        shapes = schools.manifest(theirs, algorithm) if foreign else manifest
         registration = Registration(name, _counts(members, examples, corpora.documents), task.labels, shapes)
         # The public set is the server's: a site gets it as the federation sends it.
         held = {part: split for part, split in theirs.splits.items() if part != "public"}
         held["train"] = Split(theirs.features, np.array(members, dtype=np.int64))
-        residents[name] = Resident(registration, held, theirs.practice, _policy(config, name, base), about.poisoned)
+        residents[name] = Resident(registration, held, theirs.practice, _policy(about, config, base), about.poisoned)
     _note_single_class(table, notes)
     expected = Expected(
         manifest,
@@ -131,24 +130,33 @@ class _Schools:
         self._config, self._base, self._folder = config, base, folder
         self._task, self._examples, self._rows, self._public = task, examples, rows, public
         self._made: dict[str, _School] = {}
+        self._manifests: dict[str, dict[str, tuple[int, ...]]] = {}
 
     def of(self, encoder: str, training: Training) -> _School:
-        if encoder not in self._made:
-            self._made[encoder] = self._make(encoder)
-        made = self._made[encoder]
+        name = _resolved(encoder, self._base)
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        made = self._made[name]
         return replace(made, practice=replace(made.practice, training=training))
+
+    def manifest(self, school: _School, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
+        """Shapes of what the algorithm shares; a model is built for them once an encoder."""
+        name = school.practice.encoder.name
+        if name not in self._manifests:
+            self._manifests[name] = _manifest(school.practice.initial_model(), algorithm)
+        return self._manifests[name]
 
     def _make(self, name: str) -> _School:
         config, task, rows = self._config, self._task, self._rows
         texts = [task.text(self._examples[row]) for row in rows.public]
-        encoder = _encoder(name, self._base, task, texts, self._folder)
+        encoder = _encoder(name, task, texts, self._folder)
         features = task.features(self._examples, encoder)
         practice = Practice(task, encoder, config.training, config.seed, _device(config.device))
         served = {"public": rows.public, "validation": rows.validation, "test": rows.test}
         splits = {part: Split(features, np.array(chosen, dtype=np.int64)) for part, chosen in served.items() if chosen}
         if self._public is not None:
             splits["public"] = replace(splits["public"], digest=self._public.digest)
-        if name == config.model.encoder:
+        if name == _resolved(config.model.encoder, self._base):
             practice = _warmed_up(config, practice, splits, self._folder)
         return _School(practice, features, splits)
 
@@ -158,9 +166,13 @@ def _manifest(model: nn.Module, algorithm: Algorithm) -> dict[str, tuple[int, ..
 
 
 def _check_names(config: Config, sites: Iterable[str]) -> None:
-    for pattern in config.sites:
-        if not config.own_corpora and not any(fnmatchcase(name, pattern) for name in sites):
-            raise ConfigError(f"[sites.{pattern}] fits no site: {unknown('site', pattern, sites)}")
+    taken = {config.table_of(name) for name in sites}
+    for table in config.sites:
+        if config.own_corpora or table in taken:
+            continue
+        if any(fnmatchcase(name, table) for name in sites):
+            raise ConfigError(f"[sites.{table}] has no effect: every site that it fits has a table that fits it better")
+        raise ConfigError(f"[sites.{table}] fits no site: {unknown('site', table, sites)}")
 
 
 class _Corpora:
@@ -257,10 +269,15 @@ def _examples(units: Sequence[Unit]) -> list[int]:
     return sorted(row for unit in units for row in unit.examples)
 
 
-def _encoder(name: str, base: Path, task: Task, public: Sequence[str], folder: Path) -> Encoder:
+def _resolved(encoder: str, base: Path) -> str:
+    """One name for one encoder, however the config spells it."""
+    return str((base / encoder).resolve()) if encoder != "tiny" and (base / encoder).is_dir() else encoder
+
+
+def _encoder(name: str, task: Task, public: Sequence[str], folder: Path) -> Encoder:
     """`tiny` learns its word pieces once a run: workers and resumed runs find them in the run folder."""
     if name != "tiny":
-        return Encoder.find(str(base / name) if (base / name).is_dir() else name, task.markers)
+        return Encoder.find(name, task.markers)
     learnt, part = folder / "vocabulary", folder / ".vocabulary.part"
     if not learnt.exists():
         Encoder.find("tiny", task.markers, public).save(part)
@@ -280,8 +297,8 @@ def _warmed_up(config: Config, practice: Practice, splits: Mapping[str, Split], 
     return replace(practice, start=start)
 
 
-def _policy(config: Config, site: str, base: Path) -> Policy:
-    path = config.site(site).policy or config.federation.policy
+def _policy(about: SiteSection, config: Config, base: Path) -> Policy:
+    path = about.policy or config.federation.policy
     return Policy.load(base / path) if path else Policy()
 
 

@@ -79,6 +79,10 @@ class Algorithm:
         """Whether a parameter must agree between sites and may travel."""
         return True
 
+    def needs_public(self) -> bool:
+        """Whether the server must have a public set."""
+        return self.public_at_sites
+
     def encodings(self) -> Sequence[Compression]:
         """How its uploads may be compressed."""
         return ("fp32", "fp16")

@@ -159,11 +159,13 @@ class RoundCohort(Cohort):
                 self.traffic.bytes_down += part.nbytes
                 self._log(where, "down", part)
         holding = self._federation.ledger.holding
+        if answer.lacks_public:
+            holding.discard(ask.site)  # it will be sent again
+        elif ask.public and answer.considered:
+            holding.add(ask.site)
         if answer.packed is None:
-            holding.discard(ask.site)  # perhaps for want of the public set: it will be sent again
             self._federation.audit.write(**where, event=answer.lost)
         else:
-            holding.update([ask.site] if ask.public else [])
             self.traffic.bytes_up += answer.packed.nbytes
             self._log(where, "up", answer.packed)
 

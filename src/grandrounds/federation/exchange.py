@@ -46,6 +46,13 @@ class Answer:
     """The private state after this ask; the old one where nothing was kept."""
     lost: str | None = None
     """refused, late, cut off: in one sentence without any of the site's data."""
+    lacks_public: bool = False
+    """It was refused for want of the public set."""
+
+    @property
+    def considered(self) -> bool:
+        """Whether the ask reached the site: it answered, or refused to."""
+        return self.packed is not None or (self.lost or "").startswith("refused")
 
 
 class Transport(Protocol):

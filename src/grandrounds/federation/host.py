@@ -17,7 +17,7 @@ from grandrounds.federation.learner import Practice, Site, Split
 from grandrounds.federation.payloads import Compression, Expected, Packed, Predictions, unpack
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
-from grandrounds.federation.shelf import Shelf
+from grandrounds.federation.shelf import MissingPublicError, Shelf
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Host:
         try:
             packed, version = self._run(ask)
         except (RefusalError, MissingVersionError) as refusal:
-            return Answer(ask.site, lost=f"refused: {refusal}")
+            lacks_public = isinstance(refusal, MissingPublicError)
+            return Answer(ask.site, lost=f"refused: {refusal}", lacks_public=lacks_public)
         return Answer(ask.site, packed, version)
 
     def flush(self) -> None:

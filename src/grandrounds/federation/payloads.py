@@ -11,7 +11,7 @@ import json
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar, Literal, Self, TypeVar
@@ -185,6 +185,12 @@ class Predictions(Payload):
     public: str
     """Digest of the public set that was answered."""
 
+    def to(self, form: Form) -> Self:
+        """The same answer in that form."""
+        if form == self.form:
+            return self
+        return replace(self, form=form, values=self.values.exp() if form == "probabilities" else _log(self.values))
+
     def pack(self, compression: Compression) -> Packed:
         header = {"public": self.public}
         if compression != "int8":
@@ -237,7 +243,7 @@ class LabelCounts(Payload):
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
         _check_manifest(packed.tensors, {"n": (expected.classes,)}, frozenset({"n"}))
         counts = packed.tensors["n"].long()
-        if bool((counts < 0).any()) or not counts.sum() > 0:
+        if bool((counts < 0).any()) or not counts.any():
             raise PayloadError("label counts must be whole numbers from zero, not all zero")
         return cls(counts)
 
@@ -309,6 +315,10 @@ class Done(Payload):
         if packed.tensors or packed.header:
             raise PayloadError("'done' carries nothing")
         return cls()
+
+
+def _log(p: Tensor) -> Tensor:
+    return p.clamp(min=torch.finfo(p.dtype).tiny).log()
 
 
 def _deflated(values: Tensor) -> Tensor:

@@ -12,6 +12,10 @@ from grandrounds.federation.payloads import Expected, Packed, PayloadError, Publ
 from grandrounds.federation.policy import RefusalError
 
 
+class MissingPublicError(RefusalError):
+    """The site has no such public set."""
+
+
 class Shelf:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -38,7 +42,7 @@ class Shelf:
     def _read(self, digest: str) -> PublicSet:
         if not self._holds(digest):
             held = ", ".join(sorted(path.stem for path in self._folder.glob("*.safetensors") if self._holds(path.stem)))
-            raise RefusalError(
+            raise MissingPublicError(
                 f"the server's public set is version {digest}, this site holds {held or 'none'}; it will be sent again"
             )
         return PublicSet.unpack(Packed.from_bytes(self._path(digest).read_bytes()), Expected())

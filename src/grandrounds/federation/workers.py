@@ -99,7 +99,7 @@ class Workers:
             path = self._spool / reply["file"]
             packed = Packed.from_bytes(path.read_bytes())
             path.unlink()
-        return Answer(ask.site, packed, reply["version"], reply["lost"])
+        return Answer(ask.site, packed, reply["version"], reply["lost"], reply["lacks_public"])
 
     def _clear(self) -> None:
         for path in self._spool.iterdir():
@@ -120,7 +120,12 @@ def _serve(host_name: str, given: tuple[Any, ...], connection: Connection, spool
             if answer.packed is not None:
                 file = f"{quote(ask.site, safe='')}.reply"
                 (Path(spool) / file).write_bytes(answer.packed.to_bytes())
-            note = {"file": file, "version": answer.version, "lost": answer.lost}
+            note = {
+                "file": file,
+                "version": answer.version,
+                "lost": answer.lost,
+                "lacks_public": answer.lacks_public,
+            }
             connection.send_bytes(json.dumps(note).encode())
     except EOFError:
         return

@@ -74,7 +74,9 @@ class Encoder:
                 raise
             raise GrandRoundsError(f"the tokenizer could not be written to '{folder}': {error}") from error
         self.config.save_pretrained(folder)
-        (folder / "encoder_name").write_text(self.name + "\n")
+        # Where a folder lay is nobody's business; a hub name has a slash too.
+        name = Path(self.name).name if Path(self.name).is_dir() else self.name
+        (folder / "encoder_name").write_text(name + "\n")
 
     def build(self) -> nn.Module:
         """The network, with room for every word piece of the tokenizer."""

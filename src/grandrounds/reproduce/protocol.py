@@ -85,7 +85,7 @@ class Wish:
         default = Wish(self.out)
         options = {
             "corpus": self.corpus,
-            "encoder": self.encoder and Path(self.encoder).name,
+            "encoder": self.encoder and _placeless(self.encoder),
             "seeds": self.seeds,
             "rounds": self.rounds,
             "target-f1": None if self.target_f1 == default.target_f1 else self.target_f1,
@@ -242,4 +242,8 @@ def _joined(values: Any) -> str:
 
 
 def _placeless(value: Any) -> Any:
-    return Path(value).name if isinstance(value, str) and value.startswith(("/", "~", ".")) else value
+    """Without a machine's paths; a hub name has a slash too, and stays."""
+    if isinstance(value, list):
+        return [_placeless(item) for item in value]
+    place = isinstance(value, str) and (value.startswith(("/", "~", ".")) or Path(value).exists())
+    return Path(value).name if place else value
