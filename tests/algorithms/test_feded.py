@@ -21,9 +21,11 @@ from grandrounds.algorithms.feded import (
     average_robust,
     class_say,
     confidence,
+    counted_vote,
     distillation,
     mean_vote,
     on_simplex,
+    prior,
     soften,
 )
 from grandrounds.errors import ConfigError
@@ -69,24 +71,40 @@ def test_equal_votes_are_equation_5() -> None:
     np.testing.assert_allclose(found.numpy(), PROBABILITIES.mean(axis=0), atol=1e-7)
 
 
-def test_votes_by_class_are_weighted_by_what_each_site_saw() -> None:
-    counts = np.array([[3, 0, 1, 4], [0, 0, 5, 5], [9, 0, 0, 1], [1, 0, 1, 1], [2, 0, 2, 2]])
-    registered = [8, 10, 20, 3, 6]
-    found = mean_vote(
-        (tensor(p), class_say(tensor(n), size)) for p, n, size in zip(PROBABILITIES, counts, registered, strict=True)
+def test_votes_of_sites_that_saw_different_classes_lose_their_bias_and_weigh_by_what_was_seen() -> None:
+    counts = np.array([[30, 0, 1, 4], [0, 0, 50, 5], [9, 0, 0, 1], [1, 0, 1, 1], [20, 0, 2, 2]])
+    found = counted_vote((tensor(np.log(p)), torch.tensor(n)) for p, n in zip(PROBABILITIES, counts, strict=True))
+    z = []
+    for p, n in zip(PROBABILITIES, counts, strict=True):
+        likelihood = np.log(p) - np.log((n + 1) / (n + 1).sum())
+        z.append(likelihood - likelihood.mean(axis=1, keepdims=True))
+    say = counts / (counts + 20)
+    mean = np.stack(
+        [
+            np.average([one[:, c] for one in z], axis=0, weights=say[:, c] if say[:, c].any() else None)
+            for c in range(4)
+        ],
+        axis=1,
     )
-    say = counts / counts.sum(axis=1, keepdims=True) * np.array(registered)[:, None]
-    for c in (0, 2, 3):
-        expected = np.average(PROBABILITIES[:, :, c], axis=0, weights=say[:, c])
-        np.testing.assert_allclose(found[:, c].numpy(), expected, atol=1e-9)
-    np.testing.assert_allclose(found[:, 1].numpy(), PROBABILITIES[:, :, 1].mean(axis=0), atol=1e-9)  # nobody saw it
+    pooled = counts.sum(axis=0) + 1
+    expected = np.log(softmax(mean + np.log(pooled / pooled.sum())))
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
 
 
-def test_a_site_that_claims_more_examples_than_it_registered_gains_nothing() -> None:
-    honest, boastful = class_say(torch.tensor([3, 5]), 8), class_say(torch.tensor([3000, 5000]), 8)
-    torch.testing.assert_close(honest, boastful)
-    overflowing = class_say(torch.tensor([2**62, 2**62]), 8)
-    torch.testing.assert_close(overflowing, torch.tensor([4.0, 4.0]))
+def test_a_site_that_only_ever_saw_one_class_does_not_sway_the_rest() -> None:
+    """It answers its class to everything; the others tell the classes apart."""
+    apart = np.array([[0.9, 0.1], [0.1, 0.9]])
+    always = np.array([[0.99, 0.01], [0.99, 0.01]])
+    votes = [(tensor(np.log(apart)), torch.tensor([50, 50])), (tensor(np.log(always)), torch.tensor([100, 0]))]
+    found = counted_vote(votes).exp()
+    plain = mean_vote((log_p, torch.ones(1)) for log_p, _ in votes).softmax(dim=1)
+    assert found[1, 1] > plain[1, 1] + 0.2
+
+
+def test_forged_counts_gain_no_more_than_one_say() -> None:
+    assert class_say(torch.tensor([20, 0, 10**6])).tolist() == pytest.approx([0.5, 0.0, 1.0], abs=1e-4)
+    assert class_say(torch.tensor([2**62, 2**62])).tolist() == pytest.approx([1.0, 1.0])
+    assert prior(torch.tensor([2**62, 2**62])).tolist() == pytest.approx([0.5, 0.5])
 
 
 def test_confidence_falls_with_entropy_from_one_to_nothing() -> None:
@@ -268,7 +286,7 @@ def test_votes_by_class_make_a_difference(
 ) -> None:
     """Against the same exchanges with an equal say, for randomness is named by exchange."""
     by_class = run({"vote": "counts"})
-    monkeypatch.setattr(feded, "class_say", lambda counts, registered: torch.ones(1))
+    monkeypatch.setattr(feded, "class_say", lambda counts: torch.ones(1))
     content = tiny_config(**{"data.validation": 0.0, "algorithm": {"name": "feded", "vote": "counts"}})
     grandrounds.run(content, out=tmp_path / "equal")
     assert changed(by_class, tmp_path / "equal") > 1e-5

@@ -1,7 +1,7 @@
 """Federated ensemble distillation (Sui et al., EMNLP 2020, Algorithm 1): sites upload what they predict on the
 server's public set, and the server distils the ensemble's average into its own model.
 
-Eq. 3  Site.train        Eq. 4  soften        Eq. 5  mean_vote, average_robust        Eq. 6  distillation
+Eq. 3  Site.train        Eq. 4  soften        Eq. 5  mean_vote, counted_vote, average_robust        Eq. 6  distillation
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class FedED(Algorithm):
     download: Literal["parameters", "predictions"] = "parameters"
     """What sites get: the student, or the ensemble's last average, which they distil into models of their own."""
     vote: Literal["equal", "counts", "confidence"] = "equal"
-    """A site's say: equal (or as federation.weight_by has it), by class as it has seen examples of it, or by sentence
-    as it is sure."""
+    """A site's say: equal (or as federation.weight_by has it), by class as it has seen examples of it, its bias taken
+    out, or by sentence as it is sure."""
     average_robust: Literal["off", "median", "trimmed"] = "off"
     """Over sites, all alike, for each sentence and class, so that a few can't mislead the rest."""
     trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
@@ -80,8 +80,11 @@ class FedED(Algorithm):
         seen = {r.site.site: r.payload for r in cohort.ask(self.count)} if self.vote == "counts" else {}
         last = cast(Kept, server.state[LAST])
         replies = self._ask(server, cohort, last)
-        if self.average_robust == "off":
-            z = mean_vote((r.payload.to(self._form).values, self._say(r, seen)) for r in replies)
+        if self.vote == "counts":
+            z = counted_vote((r.payload.to("log_probabilities").values, _told(r, seen)) for r in replies)
+            z = z if self._form == "log_probabilities" else z.exp()
+        elif self.average_robust == "off":
+            z = mean_vote((r.payload.to(self._form).values, self._say(r)) for r in replies)
         else:
             share = self.trim if self.average_robust == "trimmed" else 0.5
             z = average_robust([r.payload.to(self._form).values.clone() for r in replies], share)
@@ -123,14 +126,9 @@ class FedED(Algorithm):
         weight = self.weight if hard_labels else 1.0
         return distillation(soften(z, self.temperature), student, weight)
 
-    def _say(self, reply: Reply[Predictions], seen: Mapping[str, LabelCounts]) -> Tensor:
-        match self.vote:
-            case "counts":
-                # Who won't tell has the same say in every class.
-                told = seen.get(reply.site.site, LabelCounts(torch.ones(reply.payload.values.shape[1])))
-                return class_say(told.values, reply.site.counts["examples"])
-            case "confidence":
-                return reply.weight * confidence(reply.payload.to("probabilities").values)
+    def _say(self, reply: Reply[Predictions]) -> Tensor:
+        if self.vote == "confidence":
+            return reply.weight * confidence(reply.payload.to("probabilities").values)
         return torch.tensor([reply.weight])
 
 
@@ -181,10 +179,36 @@ def distillation(teacher: Tensor, temperature: float = 1.0, weight: float | None
     return loss
 
 
-def class_say(counts: Tensor, registered: int) -> Tensor:
-    """A say for each class: how often the site saw it. The total is the registered one, which no reply can forge."""
-    share = counts.double() / counts.double().sum()  # whole numbers could be made to overflow
-    return (registered * share).float()
+def counted_vote(votes: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    """Eq. 5 for sites that saw different classes, from (log p, label counts): each site's bias towards what it saw is
+    taken out, its say in a class grows with what it saw of it, and the bias of all sites together is put back."""
+    seen = torch.ones(())
+
+    def unbiased() -> Iterator[tuple[Tensor, Tensor]]:
+        nonlocal seen
+        for log_p, counts in votes:
+            seen = seen + counts.double()
+            z = log_p - prior(counts).log()  # log p(sentence | class), up to a constant
+            yield z - z.mean(dim=1, keepdim=True), class_say(counts)
+
+    z = mean_vote(unbiased())
+    return (z + (seen / seen.sum()).log()).log_softmax(dim=1).float()
+
+
+def prior(counts: Tensor) -> Tensor:
+    smoothed = counts.double() + 1  # whole numbers could be made to overflow
+    return smoothed / smoothed.sum()
+
+
+def class_say(counts: Tensor) -> Tensor:
+    """A say for each class, from nothing to one, so that a forged count gains little: 20 examples give half of it."""
+    return counts.double() / (counts.double() + 20)
+
+
+def _told(reply: Reply[Predictions], seen: Mapping[str, LabelCounts]) -> Tensor:
+    """Who won't tell counts as having seen a little of every class."""
+    classes = reply.payload.values.shape[1]
+    return seen[reply.site.site].values if reply.site.site in seen else torch.full((classes,), 20)
 
 
 def confidence(p: Tensor) -> Tensor:
