@@ -297,14 +297,24 @@ def test_eight_bits_are_for_predictions_alone() -> None:
         Parameters(WEIGHTS).pack("int8")
 
 
-def test_log_probabilities_at_eight_bits_are_those_of_the_probabilities_with_a_floor() -> None:
-    values = torch.tensor([[0.6, 0.2, 0.2], [0.0, 1.0, 0.0]])
-    packed = Predictions(values.log(), "log_probabilities", "d").pack("int8")
-    assert packed.tensors["log p"].tolist() == [[51, 51], [255, 0]]
-    found = unpack(packed, Expected(classes=3, public=(2, "d")))
+def test_log_probabilities_at_eight_bits_are_log_ratios_to_the_first_class_in_eighths() -> None:
+    logits = torch.tensor([[0.0, 1.0, -2.5], [3.0, -4.0, 1.0], [0.0, -40.0, 40.0]])
+    packed = Predictions(logits.log_softmax(dim=1), "log_probabilities", "d").pack("int8")
+    assert packed.tensors["log p"].tolist() == [[136, 108], [72, 112], [0, 255]]  # 8 (ratio + 16), clipped
+    found = unpack(packed, Expected(classes=3, public=(3, "d")))
     assert isinstance(found, Predictions)
-    expected = torch.tensor([[153, 51, 51], [0.5, 255, 0.5]]) / torch.tensor([[255], [256]])
-    torch.testing.assert_close(found.values, expected.log())
+    torch.testing.assert_close(found.values[:2], logits[:2].log_softmax(dim=1))
+    torch.testing.assert_close(found.values[2], torch.tensor([0.0, -16.0, 15.875]).log_softmax(dim=0))
+
+
+def test_eight_bits_keep_what_small_probabilities_say() -> None:
+    """Which a softened teacher is made of, and bytes of probabilities would lose."""
+    logits = 4 * torch.randn(100, 9, generator=torch.Generator().manual_seed(3))
+    sent = Predictions(logits.log_softmax(dim=1), "log_probabilities", "d")
+    found = unpack(sent.pack("int8"), Expected(classes=9, public=(100, "d")))
+    assert isinstance(found, Predictions)
+    softened, expected = ((values / 4).softmax(dim=1) for values in (found.values, sent.values))
+    assert (softened - expected).abs().max() < 0.01
 
 
 @pytest.mark.parametrize(("rows", "most"), [(959, 1200), (64, 200)], ids=["GAD", "EU-ADR"])

@@ -195,9 +195,7 @@ class Predictions(Payload):
         header = {"public": self.public}
         if compression != "int8":
             return Packed(self.kind, header, {_FORMS[self.form]: _shrink(self.values, compression)})
-        # All classes but the first: what is missing to one is its share.
-        p = self.values[:, 1:] if self.form == "probabilities" else self.values[:, 1:].exp()
-        return Packed(self.kind, header, {_FORMS[self.form]: _deflated((p * 255).round().to(torch.uint8))})
+        return Packed(self.kind, header, {_FORMS[self.form]: _deflated(_to_bytes(self.values, self.form))})
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
@@ -213,8 +211,8 @@ class Predictions(Payload):
             values = _inflated(values, (rows, expected.classes - 1))
             name = _FORMS[form]
             _check_manifest({**packed.tensors, name: values}, {name: (rows, expected.classes - 1)}, frozenset({name}))
-            # Rounding adds at most half a step for each class.
-            if bool((values.sum(dim=1) > 255 + expected.classes / 2).any()):
+            # Rounding adds at most half a step for each class. (Log-ratios are on the simplex whatever they are.)
+            if form == "probabilities" and bool((values.sum(dim=1) > 255 + expected.classes / 2).any()):
                 raise PayloadError(OFF_SIMPLEX)
             values = _from_bytes(values, form)
         else:
@@ -339,14 +337,23 @@ def _inflated(values: Tensor, shape: tuple[int, int]) -> Tensor:
     return torch.frombuffer(bytearray(whole), dtype=torch.uint8).reshape(shape)
 
 
+def _to_bytes(values: Tensor, form: Form) -> Tensor:
+    """All classes but the first at 8 bits: probabilities, of which the first is what is missing to one, or log-ratios
+    to the first, in steps of 1/8 up to 16: a small probability is what a softened teacher has to say."""
+    if form == "probabilities":
+        return (values[:, 1:] * 255).round().to(torch.uint8)
+    ratio = (values[:, 1:] - values[:, :1]).clamp(-16, 15.875)
+    return ((ratio + 16) * 8).round().to(torch.uint8)
+
+
 def _from_bytes(values: Tensor, form: Form) -> Tensor:
-    """[rows, classes] on the simplex from probabilities of classes-minus-one at 8 bits."""
+    """[rows, classes] on the simplex."""
+    if form == "log_probabilities":
+        ratio = values.float() / 8 - 16
+        return torch.cat([torch.zeros(len(ratio), 1), ratio], dim=1).log_softmax(dim=1)
     rest = values.float() / 255
     whole = torch.cat([(1 - rest.sum(dim=1, keepdim=True)).clamp(min=0), rest], dim=1)
-    if form == "log_probabilities":
-        whole = whole.clamp(min=0.5 / 255)  # what rounded to nothing was less than half a step: no site is that sure
-    whole = whole / whole.sum(dim=1, keepdim=True)  # rounding may have left more than one
-    return whole if form == "probabilities" else whole.log()
+    return whole / whole.sum(dim=1, keepdim=True)  # rounding may have left more than one
 
 
 def _shrink(tensor: Tensor, compression: Compression) -> Tensor:
