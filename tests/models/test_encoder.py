@@ -53,7 +53,7 @@ def test_a_saved_encoder_comes_back_with_its_shapes_pieces_and_name(
     encoder.save(tmp_path / "saved")
     again = Encoder.saved(tmp_path / "saved")
     assert again.pieces(TEXTS) == encoder.pieces(TEXTS)
-    assert (again.name, again.width, again.window) == (encoder.name, 32, encoder.window)
+    assert (again.name, again.width, again.window) == (Path(encoder.name).name, 32, encoder.window)  # no machine's path
     assert again.pieces(MARKERS) == encoder.pieces(MARKERS)
     shapes = [{name: value.shape for name, value in e.build().state_dict().items()} for e in (encoder, again)]
     assert shapes[0] == shapes[1]
