@@ -191,6 +191,7 @@ def _become(wish: Mapping[str, Any]) -> None:
     os.setsid()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # end with the server, should the tests be cut short
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background inherit a deaf ear
     for number, (path, mode) in enumerate([(os.devnull, "r"), (wish["stdout"], "w"), (wish["stderr"], "w")]):
         with open(path, mode) as file:
             os.dup2(file.fileno(), number)
