@@ -63,7 +63,7 @@ class Wish:
         for key in self.overrides:
             if key in OPTION_FOR:
                 raise ConfigError(f"'{key}' has an option of its own here; give {OPTION_FOR[key]} instead")
-        options = {option.name for cls in ALGORITHMS.values() for option in fields(cls)}  # type: ignore[arg-type]
+        options = {option for name in ALGORITHMS for option in _options(name)}
         for key in self._algorithm_keys():
             if key not in options:
                 raise ConfigError(unknown("option of an algorithm", key, options))
@@ -76,7 +76,7 @@ class Wish:
         """The overrides, but of the algorithms' options only those that this one has."""
         if algorithm not in ALGORITHMS:
             raise ConfigError(unknown("algorithm", algorithm, ALGORITHMS))
-        own = {option.name for option in fields(ALGORITHMS[algorithm])}  # type: ignore[arg-type]
+        own = _options(algorithm)
         fitting = {f"algorithm.{key}" for key in self._algorithm_keys() if key in own}
         return {key: v for key, v in self.overrides.items() if not key.startswith("algorithm.") or key in fitting}
 
@@ -235,6 +235,11 @@ def _finished(arm: Arm) -> bool:
         return folder.result is not None and folder.result["rounds_planned"] >= arm.config.federation.rounds
     finally:
         folder.close()
+
+
+def _options(algorithm: str) -> set[str]:
+    cls: Any = ALGORITHMS[algorithm]  # @algorithm made it a dataclass, which mypy can't see
+    return {option.name for option in fields(cls)}
 
 
 def _joined(values: Any) -> str:
