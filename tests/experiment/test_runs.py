@@ -157,7 +157,7 @@ def test_a_crash_between_metrics_and_checkpoint_loses_no_round_and_doubles_none(
 ) -> None:
     from grandrounds.experiment import loop
 
-    owner, name = (RunFolder, "add_metrics") if moment == "add_metrics" else (loop._Run, "_checkpoint")
+    owner, name = (RunFolder, "add_metrics") if moment == "add_metrics" else (loop.Conduct, "_checkpoint")
     calls, original = Counter[str](), getattr(owner, name)
 
     def cut_the_second_round(self: Any, *given: Any) -> None:

@@ -5,7 +5,21 @@ from __future__ import annotations
 import typer
 
 from grandrounds import __version__
-from grandrounds.cli import audit, compare, data, demo, evaluate, extract, report, reproduce, run, search
+from grandrounds.cli import (
+    audit,
+    compare,
+    coordinator,
+    data,
+    demo,
+    evaluate,
+    extract,
+    federation,
+    report,
+    reproduce,
+    run,
+    search,
+    site,
+)
 
 app = typer.Typer(
     help="Federated information extraction from medical text: the notes stay at each hospital, the model learns "
@@ -23,6 +37,9 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("evaluate")(evaluate.evaluate)
 app.command("extract")(extract.extract)
 app.command("report")(report.report)
+app.command("coordinator")(coordinator.coordinator)
+app.add_typer(federation.app, name="federation")
+app.add_typer(site.app, name="site")
 app.add_typer(data.app, name="data")
 app.add_typer(audit.app, name="audit")
 

@@ -83,6 +83,10 @@ class Rounds(Section):
     stop_at_f1: float = Field(0.0, ge=0, le=1)
     """Stop once the test F1 reaches this: how papers count the rounds to a target; 0: never."""
     checkpoint_every: int = Field(1, ge=1)
+    deadline: float = Field(3600.0, gt=0)
+    """Between hosts: seconds that a site has for an answer."""
+    absence: float = Field(180.0, gt=0)
+    """Between hosts: seconds that a site may be out of sight before an exchange goes on without it."""
     policy: str | None = None
     """A policy file for every simulated site."""
 
@@ -140,8 +144,6 @@ class Config(Section):
         lacking = [name for name, site in self.sites.items() if site.train is None]
         if lacking and len(lacking) < len(self.sites):
             raise ConfigError(f"sites.{lacking[0]} has no train, as other sites do: give every site a corpus, or none")
-        if self.data.train is None and not self.own_corpora and self.data.format != SYNTHETIC:
-            raise ConfigError("data.train is missing: name the corpus to train on, or give [sites.<name>] tables")
         return self
 
     @property
@@ -164,13 +166,13 @@ class Config(Section):
         try:
             return Training(**{**self.training.model_dump(), **own}) if own else self.training
         except ValidationError as error:
-            raise _explained(error, Training, f"sites.{name}.training.") from error
+            raise explained(error, Training, f"sites.{name}.training.") from error
 
     def task_options(self) -> Any:
         try:
             return TASKS[self.task["name"]].Options(**self.task)
         except ValidationError as error:
-            raise _explained(error, TASKS[self.task["name"]].Options, "task.") from error
+            raise explained(error, TASKS[self.task["name"]].Options, "task.") from error
 
     def make_algorithm(self) -> Algorithm:
         options = dict(self.algorithm)
@@ -198,7 +200,7 @@ class Config(Section):
         content = self.complete()
         for key in ("workers", "compare"):
             content.pop(key)
-        for key in ("rounds", "checkpoint_every"):
+        for key in ("rounds", "checkpoint_every", "deadline", "absence"):
             content["federation"].pop(key)
         return content
 
@@ -232,7 +234,7 @@ def make_config(content: Mapping[str, Any], overrides: Mapping[str, Any] | None 
     try:
         return Config(**merged)
     except ValidationError as error:
-        raise _explained(error, Config, "") from error
+        raise explained(error, Config, "") from error
 
 
 def parse_override(text: str) -> tuple[str, Any]:
@@ -260,7 +262,7 @@ def _known(key: str, name: str, known: Iterable[str]) -> None:
         raise ConfigError(f"{key}: {unknown('name', str(name), known)}")
 
 
-def _explained(error: ValidationError, model: type[BaseModel], prefix: str) -> ConfigError:
+def explained(error: ValidationError, model: type[BaseModel], prefix: str) -> ConfigError:
     """The first problem as a sentence; for an unknown key, with the nearest known one."""
     problems = error.errors()
     # A misspelt key is also a missing one: what was written comes first.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from grandrounds.experiment.card import model_card
 from grandrounds.experiment.checkpoints import Checkpoints, Progress
 from grandrounds.experiment.config import Config
 from grandrounds.experiment.folder import RunFolder
+from grandrounds.experiment.ground import Ground
 from grandrounds.experiment.simulation import Simulation, prepare
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Cohort, Registration
@@ -47,7 +48,7 @@ class Watcher(Protocol):
     """Whoever wants to see a run go on: a progress bar, a test."""
 
     def say(self, sentence: str) -> None: ...
-    def started(self, simulation: Simulation, rounds: int, done: int) -> None: ...
+    def started(self, ground: Ground, rounds: int, done: int) -> None: ...
     def asking(self, round: int, sites: int) -> None: ...
     def answered(self, site: str) -> None: ...
     def finished_round(self, metrics: Mapping[str, Any]) -> None: ...
@@ -57,7 +58,7 @@ class Silent:
     """Nobody watches."""
 
     def say(self, sentence: str) -> None: ...
-    def started(self, simulation: Simulation, rounds: int, done: int) -> None: ...
+    def started(self, ground: Ground, rounds: int, done: int) -> None: ...
     def asking(self, round: int, sites: int) -> None: ...
     def answered(self, site: str) -> None: ...
     def finished_round(self, metrics: Mapping[str, Any]) -> None: ...
@@ -77,7 +78,8 @@ def run(
         folder.claim(config)
         transport = _transport(config, base, out, simulation)
         try:
-            return _Run(config, folder, simulation, transport, watcher).go()
+            sites = [resident.registration for _, resident in sorted(simulation.residents.items())]
+            return Conduct(config, folder, simulation, sites, transport, watcher).go()
         finally:
             transport.close()
     finally:
@@ -97,19 +99,24 @@ def worker_host(content: dict[str, Any], base: Path, out: Path) -> Host:
     return simulation.host(config, out, memory=0, model=simulation.model)
 
 
-class _Run:
+class Conduct:
+    """The rounds of one run, from the first or from where it was left."""
+
     def __init__(
         self,
         config: Config,
         folder: RunFolder,
-        simulation: Simulation,
+        ground: Ground,
+        sites: Sequence[Registration],
         transport: Transport,
         watcher: Watcher,
+        terms: str | None = None,
     ) -> None:
-        self.config, self.folder, self.simulation, self.watcher = config, folder, simulation, watcher
+        """`terms` is the digest of what all sites must agree on; by default the config's."""
+        self.config, self.folder, self.ground, self.watcher = config, folder, ground, watcher
         self.algorithm = config.make_algorithm()
-        self.sites = [resident.registration for _, resident in sorted(simulation.residents.items())]
-        self.server = Server(simulation.practice, simulation.splits, simulation.model)
+        self.sites = list(sites)
+        self.server = Server(ground.practice, ground.splits, ground.model)
         self.checkpoints = Checkpoints(folder.checkpoints, watcher.say)
         self.audit = Audit(folder.path / "audit.jsonl")
         self.transport = transport
@@ -118,12 +125,12 @@ class _Run:
             algorithm=self.algorithm,
             transport=transport,
             ledger=self.ledger,
-            expected=simulation.expected,
+            expected=ground.expected,
             audit=self.audit,
-            config=config.digest(),
+            config=config.digest() if terms is None else terms,
             weight_by=config.federation.weight_by or self.algorithm.weight_by,
             min_replies=config.federation.min_replies,
-            public=simulation.public if self.algorithm.public_at_sites else None,
+            public=ground.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
         )
         self.progress = Progress()
@@ -131,7 +138,7 @@ class _Run:
     def go(self) -> dict[str, Any]:
         rounds = self.config.federation
         self._begin()
-        self.watcher.started(self.simulation, rounds.rounds, self.progress.round)
+        self.watcher.started(self.ground, rounds.rounds, self.progress.round)
         while self.progress.round < rounds.rounds and not self._patience_lost() and not self._target_reached():
             self._round(self.progress.round + 1)
         self._select()
@@ -139,7 +146,7 @@ class _Run:
 
     def _begin(self) -> None:
         """Start anew, or from the last good checkpoint."""
-        check_registrations(self.sites, self.simulation.practice.task.labels, self.simulation.expected.manifest)
+        check_registrations(self.sites, self.ground.practice.task.labels, self.ground.expected.manifest)
         for site in self.sites:
             weight(site, self.federation.weight_by)  # ConfigError here, not after the first site has trained
         saved = self.checkpoints.last() if any(self.folder.checkpoints.glob("round-*")) else None
@@ -209,12 +216,12 @@ class _Run:
         return self.federation.cohort(sites, round, read_only)
 
     def _evaluate(self, round: int) -> dict[str, Any]:
-        wanted = [split for split in self.config.federation.evaluate_on if split in self.simulation.splits]
+        wanted = [split for split in self.config.federation.evaluate_on if split in self.ground.splits]
         return self._scores(wanted, round)
 
     def _scores(self, splits: Iterable[str], round: int) -> dict[str, Any]:
         """A score a split; one that sites refuse to give is said and left out, for what was trained is still good."""
-        task, scores = self.simulation.practice.task, {}
+        task, scores = self.ground.practice.task, {}
         for split in splits:
             everyone: Cohort = self._cohort(self.sites, round, read_only=True)
             try:
@@ -267,8 +274,8 @@ class _Run:
             self.ledger.versions = dict(best.versions)
 
     def _conclude(self) -> dict[str, Any]:
-        practice, last = self.simulation.practice, self.progress.round
-        scores = self._scores((split for split in ("validation", "test") if split in self.simulation.splits), last)
+        practice, last = self.ground.practice, self.progress.round
+        scores = self._scores((split for split in ("validation", "test") if split in self.ground.splits), last)
         result = self._result(scores)
         if self.algorithm.personal:
             everyone = self._cohort(self.sites, last, read_only=True)
@@ -287,7 +294,7 @@ class _Run:
         asked = sum(len(line["sites"]) for line in history)
         return {
             "grandrounds": __version__,
-            "task": self.simulation.practice.task.name,
+            "task": self.ground.practice.task.name,
             "algorithm": self.algorithm.name,
             "encoder": Path(self.config.model.encoder).name,
             "seed": self.config.seed,
@@ -301,9 +308,9 @@ class _Run:
             "bytes_up_per_site_round": round_to(sum(line["bytes_up"] for line in history) / asked, 1),
             "bytes_down_per_site_round": round_to(sum(line["bytes_down"] for line in history) / asked, 1),
             "peak_memory_mb": peak_memory_mb(),
-            "sites": [row.to_dict() for row in self.simulation.table],
-            "left_out": list(self.simulation.left_out),
-            "notes": dict(self.simulation.notes),
+            "sites": [row.to_dict() for row in self.ground.table],
+            "left_out": list(self.ground.left_out),
+            "notes": dict(self.ground.notes),
             "audit_head": self.audit.head,
         }
 

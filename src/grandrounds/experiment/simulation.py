@@ -6,7 +6,7 @@ Every process of a run builds the same from the same config; only a learnt vocab
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,43 +14,41 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import torch as safetensors
 from torch import nn
 
 from grandrounds.data.corpora import SYNTHETIC, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import Partition, SiteRow, Unit, partition, share
 from grandrounds.errors import ConfigError, DataError, unknown
-from grandrounds.experiment.config import Config, Paths, SiteSection
+from grandrounds.experiment.config import Config, SiteSection
+from grandrounds.experiment.ground import (
+    Ground,
+    expected_of,
+    find_device,
+    find_encoder,
+    manifest_of,
+    paths_of,
+    resolved,
+    server_splits,
+    warmed_up,
+)
 from grandrounds.federation.contract import Algorithm, Registration
-from grandrounds.federation.files import write_whole
 from grandrounds.federation.host import Host, Resident
-from grandrounds.federation.learner import Practice, Server, Split
-from grandrounds.federation.payloads import Expected, PublicSet
+from grandrounds.federation.learner import Practice, Split
+from grandrounds.federation.payloads import PublicSet
 from grandrounds.federation.policy import Policy
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.shelf import Shelf
 from grandrounds.federation.training import Training
-from grandrounds.models.encoder import Encoder
 from grandrounds.tasks import TASKS, Task
 from grandrounds.tasks.task import Features
 
 
 @dataclass(frozen=True)
-class Simulation:
+class Simulation(Ground):
     """A federation on one machine, ready for round 1."""
 
-    practice: Practice
-    model: nn.Module
-    splits: Mapping[str, Split]
-    """The server's: public, validation, test."""
-    public: PublicSet | None
-    """What of it sites may get."""
     residents: Mapping[str, Resident]
-    expected: Expected
-    table: Sequence[SiteRow]
-    left_out: Sequence[str]
-    notes: Mapping[str, int]
 
     def host(self, config: Config, folder: Path, memory: int, model: nn.Module | None = None) -> Host:
         return Host(
@@ -77,7 +75,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     schools = _Schools(config, base, folder, task, examples, rows, public)
     own = schools.of(config.model.encoder, config.training)
     algorithm, model = config.make_algorithm(), own.practice.initial_model()
-    manifest = _manifest(model, algorithm)
+    manifest = manifest_of(model, algorithm)
     table = rows.dealt.table([example.label for example in examples], [str(example.document) for example in examples])
     _check_names(config, rows.dealt.sites)
     residents = {}
@@ -94,14 +92,9 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         held["train"] = Split(theirs.features, np.array(members, dtype=np.int64))
         residents[name] = Resident(registration, held, theirs.practice, _policy(about, config, base), about.poisoned)
     _note_single_class(table, notes)
-    expected = Expected(
-        manifest,
-        len(task.labels),
-        (len(rows.public), public.digest) if public else (0, ""),
-        integers=frozenset(name for name, value in model.state_dict().items() if not value.is_floating_point()),
-    )
+    expected = expected_of(model, manifest, task, (len(rows.public), public.digest) if public else (0, ""))
     return Simulation(
-        own.practice, model, own.splits, public, residents, expected, table, rows.dealt.left_out, dict(notes)
+        own.practice, model, own.splits, public, expected, table, rows.dealt.left_out, dict(notes), residents
     )
 
 
@@ -133,7 +126,7 @@ class _Schools:
         self._manifests: dict[str, dict[str, tuple[int, ...]]] = {}
 
     def of(self, encoder: str, training: Training) -> _School:
-        name = _resolved(encoder, self._base)
+        name = resolved(encoder, self._base)
         if name not in self._made:
             self._made[name] = self._make(name)
         made = self._made[name]
@@ -143,26 +136,20 @@ class _Schools:
         """Shapes of what the algorithm shares; a model is built for them once an encoder."""
         name = school.practice.encoder.name
         if name not in self._manifests:
-            self._manifests[name] = _manifest(school.practice.initial_model(), algorithm)
+            self._manifests[name] = manifest_of(school.practice.initial_model(), algorithm)
         return self._manifests[name]
 
     def _make(self, name: str) -> _School:
         config, task, rows = self._config, self._task, self._rows
         texts = [task.text(self._examples[row]) for row in rows.public]
-        encoder = _encoder(name, task, texts, self._folder)
+        encoder = find_encoder(name, task, texts, self._folder)
         features = task.features(self._examples, encoder)
-        practice = Practice(task, encoder, config.training, config.seed, _device(config.device))
+        practice = Practice(task, encoder, config.training, config.seed, find_device(config.device))
         served = {"public": rows.public, "validation": rows.validation, "test": rows.test}
-        splits = {part: Split(features, np.array(chosen, dtype=np.int64)) for part, chosen in served.items() if chosen}
-        if self._public is not None:
-            splits["public"] = replace(splits["public"], digest=self._public.digest)
-        if name == _resolved(config.model.encoder, self._base):
-            practice = _warmed_up(config, practice, splits, self._folder)
+        splits = server_splits(features, served, self._public)
+        if name == resolved(config.model.encoder, self._base):
+            practice = warmed_up(config, practice, splits, self._folder)
         return _School(practice, features, splits)
-
-
-def _manifest(model: nn.Module, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape) for name, value in model.state_dict().items() if algorithm.shared(name)}
 
 
 def _check_names(config: Config, sites: Iterable[str]) -> None:
@@ -185,16 +172,18 @@ class _Corpora:
         data = config.data
         if config.own_corpora:
             for name, site in sorted(config.sites.items()):
-                source = Source(site.format or data.format, _paths(site.train, base), data.options)
+                source = Source(site.format or data.format, paths_of(site.train, base), data.options)
                 self._add(f"site {name}", source)
         elif data.train is not None or data.format == SYNTHETIC:
-            self._add("train", Source(data.format, _paths(data.train, base), data.options))
+            self._add("train", Source(data.format, paths_of(data.train, base), data.options))
+        else:
+            raise ConfigError("data.train is missing: name the corpus to train on, or give [sites.<name>] tables")
         for part in ("public", "validation"):
             value = getattr(data, part)
             if not isinstance(value, float | int):
-                self._add(part, Source(data.format, _paths(value, base), data.options))
+                self._add(part, Source(data.format, paths_of(value, base), data.options))
         if data.test is not None or data.format == SYNTHETIC:
-            self._add("test", Source(data.format, _paths(data.test, base), data.options))
+            self._add("test", Source(data.format, paths_of(data.test, base), data.options))
         else:
             raise ConfigError("data.test is missing: name the corpus to test on")
 
@@ -269,34 +258,6 @@ def _examples(units: Sequence[Unit]) -> list[int]:
     return sorted(row for unit in units for row in unit.examples)
 
 
-def _resolved(encoder: str, base: Path) -> str:
-    """One name for one encoder, however the config spells it."""
-    return str((base / encoder).resolve()) if encoder != "tiny" and (base / encoder).is_dir() else encoder
-
-
-def _encoder(name: str, task: Task, public: Sequence[str], folder: Path) -> Encoder:
-    """`tiny` learns its word pieces once a run: workers and resumed runs find them in the run folder."""
-    if name != "tiny":
-        return Encoder.find(name, task.markers)
-    learnt, part = folder / "vocabulary", folder / ".vocabulary.part"
-    if not learnt.exists():
-        Encoder.find("tiny", task.markers, public).save(part)
-        part.rename(learnt)
-    return Encoder.saved(learnt)
-
-
-def _warmed_up(config: Config, practice: Practice, splits: Mapping[str, Split], folder: Path) -> Practice:
-    """The practice with the start that model.warm_up asks for; made once a run, as the vocabulary is."""
-    if not config.model.warm_up:
-        return practice
-    start = folder / "start.safetensors"
-    if not start.exists():
-        server = Server(practice, splits, practice.initial_model())
-        server.train("public", epochs=config.model.warm_up)
-        write_whole(start, safetensors.save(server.model.state_dict()))
-    return replace(practice, start=start)
-
-
 def _policy(about: SiteSection, config: Config, base: Path) -> Policy:
     path = about.policy or config.federation.policy
     return Policy.load(base / path) if path else Policy()
@@ -306,16 +267,3 @@ def _note_single_class(table: Sequence[SiteRow], notes: Counter[str]) -> None:
     single = sum(len(row.labels) == 1 for row in table)
     if single:
         notes["sites whose examples are all of one class"] = single
-
-
-def _paths(given: Paths | None, base: Path) -> list[Path]:
-    return [base / path for path in ([given] if isinstance(given, str) else given or [])]
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    there: dict[str, Callable[[], bool]] = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    if name in there and not there[name]():
-        raise ConfigError(f"device = '{name}', which this machine or this torch does not have; set device = 'auto'")
-    return torch.device(name)

@@ -72,6 +72,8 @@ class Algorithm:
     """Each site ends with a model of its own, which `finish` saves there."""
     public_at_sites: ClassVar[bool] = False
     """Sites look at the public set, so it is sent to each of them, once."""
+    needs_secret: ClassVar[bool] = False
+    """Sites share a secret that the server must not know (`site.secret`); they agree on it before round 1."""
     weight_by: ClassVar[str] = "examples"
     """What the paper weighs a mean by, unless federation.weight_by says otherwise."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.federation.audit import Audit
+from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Algorithm, Cohort, Registration, Reply, declared_kind
 from grandrounds.federation.exchange import Answer, Ask, Transport
 from grandrounds.federation.payloads import Expected, Packed, Payload, PayloadError, PublicSet, unpack
@@ -153,11 +153,10 @@ class RoundCohort(Cohort):
 
     def _record(self, ask: Ask, answer: Answer) -> None:
         """Count and log what crossed the wire, good or not."""
-        where = {"round": ask.round, "exchange": ask.exchange, "site": ask.site}
-        for part in (ask.public_set, *ask.message):
-            if isinstance(part, Packed):
-                self.traffic.bytes_down += part.nbytes
-                self._log(where, "down", part)
+        where = ask.where
+        for part in ask.payloads:
+            self.traffic.bytes_down += part.nbytes
+            log_payload(self._federation.audit, where, "down", part)
         holding = self._federation.ledger.holding
         if answer.lacks_public:
             holding.discard(ask.site)  # it will be sent again
@@ -167,12 +166,7 @@ class RoundCohort(Cohort):
             self._federation.audit.write(**where, event=answer.lost)
         else:
             self.traffic.bytes_up += answer.packed.nbytes
-            self._log(where, "up", answer.packed)
-
-    def _log(self, where: Mapping[str, Any], direction: str, packed: Packed) -> None:
-        self._federation.audit.write(
-            **where, direction=direction, kind=packed.kind, bytes=packed.nbytes, digest=packed.digest
-        )
+            log_payload(self._federation.audit, where, "up", answer.packed)
 
 
 def check_registrations(

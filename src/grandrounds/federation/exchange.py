@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, Self
 
 from grandrounds.federation.payloads import Packed
 
@@ -35,6 +35,30 @@ class Ask:
     public_set: Packed | None = None
     """The set itself, for a site that does not hold it yet."""
 
+    @property
+    def payloads(self) -> list[Packed]:
+        """All that goes down with it."""
+        return [part for part in (self.public_set, *self.message) if isinstance(part, Packed)]
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """Its place in a log."""
+        return {"round": self.round, "exchange": self.exchange, "site": self.site}
+
+    def note(self, put: Callable[[Packed], str | int]) -> dict[str, Any]:
+        """JSON of it; each payload goes where `put` says."""
+        note = {field.name: getattr(self, field.name) for field in fields(self)}
+        note["public_set"] = None if self.public_set is None else put(self.public_set)
+        note["message"] = [{"payload": put(part)} if isinstance(part, Packed) else part for part in self.message]
+        return note
+
+    @classmethod
+    def of(cls, note: Mapping[str, Any], get: Callable[[Any], Packed]) -> Self:
+        """The ask of a note, with its payloads got from where they were put."""
+        message = (get(part["payload"]) if isinstance(part, dict) else part for part in note["message"])
+        public_set = None if note["public_set"] is None else get(note["public_set"])
+        return cls(**{**note, "message": tuple(message), "public_set": public_set, "needed": tuple(note["needed"])})
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -48,6 +72,10 @@ class Answer:
     """refused, late, cut off: in one sentence without any of the site's data."""
     lacks_public: bool = False
     """It was refused for want of the public set."""
+
+    def note(self) -> dict[str, Any]:
+        """JSON of all but the payload."""
+        return {"version": self.version, "lost": self.lost, "lacks_public": self.lacks_public}
 
     @property
     def considered(self) -> bool:

@@ -5,7 +5,7 @@ A simulation hosts all sites, a worker process some of them, a hospital one: its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from grandrounds.federation.payloads import Compression, Expected, Packed, Predi
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.federation.shelf import MissingPublicError, Shelf
+
+NO_SECRET = b"sites that are simulated have nothing to hide from each other"
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,9 @@ class Host:
         models: Path | None,
         shelf: Shelf,
         working: Mapping[str, nn.Module] | None = None,
+        secret: Callable[[], bytes] = lambda: NO_SECRET,
     ) -> None:
-        self._shelf = shelf
+        self._shelf, self._secret = shelf, secret
         self._residents, self._expected = residents, expected
         self._working = dict(working or {})
         self._starts: dict[str, Mapping[str, Tensor]] = {}
@@ -78,6 +81,7 @@ class Host:
             models=self._models,
             round=ask.round,
             exchange=ask.exchange,
+            secret=self._secret,
         )
         method = site_method(make_algorithm(ask.algorithm, ask.options), ask.method)
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]

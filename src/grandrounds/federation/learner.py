@@ -250,9 +250,10 @@ class Site(Learner):
         models: Path | None,
         round: int,
         exchange: int,
+        secret: Callable[[], bytes],
     ) -> None:
         super().__init__(registration.site, practice, splits, round, exchange)
-        self.registration = registration
+        self.registration, self._secret = registration, secret
         self.kept: dict[str, Flat] = {}
         self._model, self._start, self._private, self._models = model, start, private, models
         self._fresh = False
@@ -269,6 +270,11 @@ class Site(Learner):
         if len(parameters.values) == len(self._model.state_dict()):
             self._fresh = True  # all of it comes, so the start need not be restored first
         super().load(parameters)
+
+    @property
+    def secret(self) -> bytes:
+        """What all sites know and the coordinator does not: for keyed digests. The algorithm sets `needs_secret`."""
+        return self._secret()
 
     def minibatch(self, size: int, step: int) -> Any:
         """The step-th mini-batch of an endless run of shuffled epochs: a function of (seed, site, step)."""

@@ -6,7 +6,6 @@ of sites; over the pipes go small JSON notes only.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import multiprocessing
 import shutil
@@ -49,7 +48,7 @@ class Workers:
             while ask.site not in arrived:
                 while idle and waiting:
                     connection, next_ask = idle.pop(), waiting.pop()
-                    connection.send_bytes(self._note(next_ask))
+                    connection.send_bytes(json.dumps(next_ask.note(self._write)).encode())
                     busy[connection] = next_ask.site
                 for ready in [connection for connection in self._connections if connection in wait(list(busy))]:
                     arrived[busy.pop(ready)] = self._receive(ready)
@@ -68,17 +67,11 @@ class Workers:
             process.join(timeout=5)
         shutil.rmtree(self._spool, ignore_errors=True)
 
-    def _note(self, ask: Ask) -> bytes:
-        note = {field.name: getattr(ask, field.name) for field in dataclasses.fields(ask)}
-        note["public_set"] = None if ask.public_set is None else self._write(ask.public_set)
-        note["message"] = [self._write(part) if isinstance(part, Packed) else part for part in ask.message]
-        return json.dumps(note).encode()
-
-    def _write(self, packed: Packed) -> dict[str, str]:
+    def _write(self, packed: Packed) -> str:
         path = self._spool / packed.digest
         if not path.exists():
             path.write_bytes(packed.to_bytes())
-        return {"packed": packed.digest}
+        return packed.digest
 
     def _receive(self, connection: Any) -> dict[str, Any]:
         try:
@@ -99,7 +92,7 @@ class Workers:
             path = self._spool / reply["file"]
             packed = Packed.from_bytes(path.read_bytes())
             path.unlink()
-        return Answer(ask.site, packed, reply["version"], reply["lost"], reply["lacks_public"])
+        return Answer(ask.site, packed, **reply["answer"])
 
     def _clear(self) -> None:
         for path in self._spool.iterdir():
@@ -120,13 +113,7 @@ def _serve(host_name: str, given: tuple[Any, ...], connection: Connection, spool
             if answer.packed is not None:
                 file = f"{quote(ask.site, safe='')}.reply"
                 (Path(spool) / file).write_bytes(answer.packed.to_bytes())
-            note = {
-                "file": file,
-                "version": answer.version,
-                "lost": answer.lost,
-                "lacks_public": answer.lacks_public,
-            }
-            connection.send_bytes(json.dumps(note).encode())
+            connection.send_bytes(json.dumps({"file": file, "answer": answer.note()}).encode())
     except EOFError:
         return
     except GrandRoundsError as error:
@@ -136,16 +123,12 @@ def _serve(host_name: str, given: tuple[Any, ...], connection: Connection, spool
 
 
 def _ask_of(note: dict[str, Any], spool: Path, held: dict[str, Packed]) -> Ask:
-    message = []
-    for part in note.pop("message"):
-        if isinstance(part, dict):
-            digest = part["packed"]
-            if digest not in held:
-                held.clear()  # a worker holds what the last ask brought, no more
-                held[digest] = Packed.from_bytes((spool / digest).read_bytes())
-            part = held[digest]
-        message.append(part)
-    if note["public_set"] is not None:
-        note["public_set"] = Packed.from_bytes((spool / note["public_set"]["packed"]).read_bytes())
-    needed = tuple(note.pop("needed"))
-    return Ask(**note, message=tuple(message), needed=needed)
+    def get(digest: str) -> Packed:
+        if digest not in held:
+            held[digest] = Packed.from_bytes((spool / digest).read_bytes())
+        return held[digest]
+
+    named = {part["payload"] for part in note["message"] if isinstance(part, dict)} | {note["public_set"]}
+    for digest in held.keys() - named:
+        del held[digest]  # a worker holds what the last ask brought, no more
+    return Ask.of(note, get)

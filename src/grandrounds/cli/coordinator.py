@@ -1,0 +1,82 @@
+"""`grandrounds coordinator`: run a federation between hosts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+from rich.console import Group
+from rich.live import Live as Drawing
+from rich.table import Table
+
+from grandrounds.cli.console import Live, err, out, score_table, show_json
+from grandrounds.cli.federation import INSECURE
+from grandrounds.cli.run import JsonOption
+from grandrounds.reports.wording import byte_size
+
+if TYPE_CHECKING:
+    from grandrounds.federation.flower.grid import Roster
+
+
+def coordinator(
+    folder: Annotated[Path, typer.Argument(help="The federation's folder.", metavar="DIR")],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last finished round.")] = False,
+    at_least: Annotated[
+        Optional[int], typer.Option(help="Begin when so many sites are here; by default all.", min=1)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start Flower's SuperLink, wait for the sites, run the experiment.
+
+    Killed at any moment, the same command with --resume goes on; sites come back by themselves.
+    """
+    from grandrounds.experiment.consortium import Consortium, coordinate
+
+    consortium = Consortium(folder)
+    if consortium.founded.insecure:
+        err.print(f"  {INSECURE}", soft_wrap=True)
+    with LiveSites() as watcher:
+        result = coordinate(consortium, watcher, resume=resume, at_least=at_least)
+    if as_json:
+        show_json(result)
+        return
+    if result["test"] is not None:
+        out.print(score_table(f"Test: {result['algorithm']}", result["test"]))
+    out.print(f"The run is in '{folder / 'run'}'.", soft_wrap=True)
+
+
+class LiveSites(Live):
+    """A run's progress, with a table of its sites."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawing = Drawing(console=err, refresh_per_second=4, transient=True)
+        self._drawn = 0.0
+
+    def __enter__(self) -> LiveSites:
+        if err.is_terminal:
+            self._drawing.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._drawing.stop()
+
+    def sites(self, roster: Roster) -> None:
+        if not err.is_terminal or time.monotonic() - self._drawn < 0.25:
+            return
+        self._drawn = time.monotonic()
+        self._drawing.update(Group(self._bars, sites_table(roster)))
+
+
+def sites_table(roster: Roster) -> Table:
+    table = Table(title="Sites")
+    for name in ("site", "", "doing", "sent us", "got", "last seen"):
+        table.add_column(name, justify="right" if name in ("sent us", "got") else "left")
+    for name, presence in roster.sites.items():
+        ago = time.time() - presence.seen
+        seen = "never" if not presence.seen else "now" if presence.online else f"{ago:.0f} s ago"
+        state = "[green]online[/]" if presence.online else "[red]away[/]" if presence.seen else "[dim]not yet here[/]"
+        table.add_row(name, state, presence.doing, byte_size(presence.bytes_up), byte_size(presence.bytes_down), seen)
+    return table

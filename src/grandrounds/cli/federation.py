@@ -1,0 +1,135 @@
+"""`grandrounds federation`: found a federation between hosts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from grandrounds.cli.console import err, out, show_json, waiting
+from grandrounds.cli.run import JsonOption
+from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.experiment.config import load_config
+
+app = typer.Typer(help="Found a federation between hosts (the coordinator).", no_args_is_help=True)
+
+TEMPLATE = """# A federation between hosts. Edit this, then run the same command again.
+seed = 1
+
+[task]
+name = "sentence_re"
+# labels = ["TrIP", "TeRP"]            # else those of the public set
+
+[data]                                  # the coordinator's own; each site brings its own with `site join`
+format = "json"                         # grandrounds data check --help lists the formats
+public = "public.jsonl"                 # what FedED distils on, and encoder "tiny" learns its word pieces from
+test = "test.jsonl"
+# validation = "validation.jsonl"       # to choose the best round by
+
+[model]
+encoder = "tiny"                        # or a folder, or a hub name
+
+[training]                              # at each site, between two exchanges
+epochs = 1
+batch_size = 8
+learning_rate = 5e-5
+
+[federation]
+rounds = 10
+min_replies = 2
+deadline = 3600                         # seconds that a site has for an answer
+absence = 180                           # seconds that it may be out of sight
+
+[algorithm]
+name = "fedavg"                         # fedatt, feded, local_only
+"""
+INSECURE = (
+    "plaintext: whoever is on the way can read and change the model's weights and all that sites send, and take a "
+    "site's place; for tests on one machine alone"
+)
+
+
+@app.callback()
+def root() -> None:
+    """Found a federation between hosts (the coordinator)."""
+
+
+@app.command()
+def create(
+    folder: Annotated[Path, typer.Argument(help="A new folder for the federation.", metavar="DIR")],
+    sites: Annotated[str, typer.Option(help="The sites' names, with commas: charity,mercy,general.")],
+    config: Annotated[
+        Optional[Path], typer.Option(help="A run's TOML; without it DIR/config.toml, a template if there is none.")
+    ] = None,
+    overrides: Annotated[Optional[list[str]], typer.Argument(help="key=value, such as federation.rounds=5.")] = None,
+    data: Annotated[
+        Optional[Path], typer.Option(help="Where data.public and data.test lie; else by the config.")
+    ] = None,
+    host: Annotated[
+        Optional[list[str]],
+        typer.Option(help="How sites reach this machine: a name or an address, several times if it has several."),
+    ] = None,
+    port: Annotated[int, typer.Option(help="The one port that sites connect to.", min=1, max=65535)] = 8000,
+    bind: Annotated[str, typer.Option(help="The address to listen at.")] = "0.0.0.0",
+    insecure: Annotated[bool, typer.Option("--insecure", help=f"No TLS: {INSECURE}.")] = False,
+) -> None:
+    """Make certificates, the terms, and for each site a folder to send it. No secret is in those."""
+    from grandrounds.experiment.consortium import Founded
+    from grandrounds.experiment.consortium import create as found
+
+    path = folder / "config.toml" if config is None else config
+    if config is None and not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(TEMPLATE, encoding="utf-8")
+        out.print(f"wrote a template to '{path}': edit it, then run the same command again", soft_wrap=True)
+        return
+    names = [name.strip() for name in sites.split(",") if name.strip()]
+    if not names:
+        raise ConfigError("--sites names no site; write them with commas, such as --sites charity,mercy")
+    made = load_config(path, overrides or [])
+    hosts = host or [socket.gethostname(), "localhost", "127.0.0.1"]
+    base = (data or path.parent).resolve()
+    if insecure:
+        err.print(f"  {INSECURE}", soft_wrap=True)
+    with waiting("making certificates and terms"):
+        found(folder, Founded(folder.resolve().name, names, hosts, port, bind, str(base), insecure), made)
+    out.print(f"the federation is in '{folder}'. Now:", soft_wrap=True)
+    for name in names:
+        out.print(f"  send '{folder / 'enrolment' / name}' to {name}", soft_wrap=True)
+    out.print(f"  put the .pub file that each sends back into '{folder / 'keys'}'", soft_wrap=True)
+    out.print(f"  grandrounds coordinator {folder}", soft_wrap=True)
+
+
+@app.command()
+def renew(
+    folder: Annotated[Path, typer.Argument(help="The federation's folder.", metavar="DIR")],
+    days: Annotated[int, typer.Option(help="How long the new certificate holds.", min=1)] = 365,
+) -> None:
+    """Issue a new server certificate from the same authority: sites need nothing new."""
+    from grandrounds.experiment.consortium import Consortium
+    from grandrounds.federation.keys import issue_certificate
+
+    consortium = Consortium(folder)
+    if consortium.tls is None:
+        raise GrandRoundsError(f"'{folder}' is insecure and has no certificate")
+    until = issue_certificate(folder, consortium.founded.hosts, days)
+    out.print(f"the new certificate holds until {until:%Y-%m-%d}", soft_wrap=True)
+
+
+@app.command()
+def keys(
+    folder: Annotated[Path, typer.Argument(help="The federation's folder.", metavar="DIR")], as_json: JsonOption = False
+) -> None:
+    """Whose public key has come, with its fingerprint to compare over the telephone."""
+    from grandrounds.experiment.consortium import Consortium
+    from grandrounds.federation.keys import fingerprint
+
+    consortium = Consortium(folder)
+    held = {site: fingerprint(key) for site, key in consortium.keys().items()}
+    if as_json:
+        show_json({site: held.get(site) for site in consortium.founded.sites})
+        return
+    for site in consortium.founded.sites:
+        out.print(f"{site}  {held.get(site, 'has not sent its key yet')}", soft_wrap=True)

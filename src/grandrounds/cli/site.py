@@ -1,0 +1,143 @@
+"""`grandrounds site`: the hospital's side of a federation between hosts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+from rich.table import Table
+
+from grandrounds.cli.console import err, out, show_json, show_notes, waiting
+from grandrounds.cli.federation import INSECURE
+from grandrounds.cli.run import JsonOption
+from grandrounds.errors import ConfigError, GrandRoundsError
+
+if TYPE_CHECKING:
+    from grandrounds.experiment.hospital import Enrolment, Holding
+    from grandrounds.experiment.rehearsal import Upload
+    from grandrounds.federation.desk import Desk
+    from grandrounds.federation.keys import PrivateKey
+
+app = typer.Typer(help="Take part in a federation between hosts (the hospital).", no_args_is_help=True)
+EnrolmentArgument = Annotated[Path, typer.Argument(help="The folder that the coordinator sent.", metavar="ENROLMENT")]
+
+
+@app.callback()
+def root() -> None:
+    """Take part in a federation between hosts (the hospital)."""
+
+
+@app.command()
+def init(enrolment: EnrolmentArgument) -> None:
+    """Make this site's key pair; the private key stays here, the public one goes back to the coordinator."""
+    from grandrounds.experiment.hospital import read_enrolment
+    from grandrounds.federation.keys import fingerprint, make_key
+
+    ours = read_enrolment(enrolment)
+    if ours.key.exists():
+        raise GrandRoundsError(
+            f"'{ours.key}' exists already; its public half is '{ours.public_key}'. To replace it, delete it first and "
+            "send the coordinator the new one"
+        )
+    ours.key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    public = make_key(ours.key, ours.public_key)
+    out.print(f"send '{ours.public_key}' to the coordinator; its fingerprint is {fingerprint(public)}", soft_wrap=True)
+
+
+@app.command()
+def join(
+    enrolment: EnrolmentArgument,
+    data: Annotated[Path, typer.Option(help="The site's own documents: a file or a folder.")],
+    format: Annotated[
+        str, typer.Option("--format", help="Their format; grandrounds data check --help lists them.")
+    ] = "json",
+    test: Annotated[
+        Optional[Path], typer.Option(help="Documents to evaluate on here, for algorithms that ask.")
+    ] = None,
+    policy: Annotated[Optional[Path], typer.Option(help="A TOML file: which payload kinds may leave.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would leave, kind by kind, and join nothing.")
+    ] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help=f"Accept a federation without TLS: {INSECURE}.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the site's data, then serve the coordinator until it is done, however often the line breaks."""
+    from grandrounds.experiment.hospital import open_desk, read_enrolment, read_holding, with_policy
+    from grandrounds.federation.keys import read_private
+    from grandrounds.federation.policy import Policy
+
+    ours = read_enrolment(enrolment)
+    with waiting("reading and tokenising"):
+        holding = read_holding(ours, [data], format, [test] if test else [])
+    if policy is not None:
+        holding = with_policy(holding, Policy.load(policy))
+    counts = ", ".join(f"{count} {what}" for what, count in holding.resident.registration.counts.items())
+    labels = ", ".join(f"{label} {count}" for label, count in sorted(holding.labels.items()))
+    err.print(f"  site '{ours.site.name}' holds {counts} ({labels})", soft_wrap=True)
+    show_notes(holding.notes)
+    if dry_run:
+        _show_uploads(ours, holding, as_json)
+        return
+    if ours.site.insecure and not insecure:
+        raise ConfigError(f"this federation is without TLS ({INSECURE}); if you mean it, add --insecure")
+    if ours.site.insecure:
+        err.print(f"  {INSECURE}", soft_wrap=True)
+    key = read_private(ours.key)
+    _serve(ours, open_desk(ours, holding, _say), key)
+
+
+def _serve(ours: Enrolment, desk: Desk, key: PrivateKey) -> None:
+    from grandrounds.federation.flower.node import Door, app_of, serve
+
+    door = Door(ours.site.coordinator, ours.ca, key, ours.state / "node")
+    serve(door, app_of(desk), lambda: desk.ended is not None, _say)
+    if desk.ended:
+        raise GrandRoundsError(f"the coordinator refused this site: {desk.ended}")
+    models = ours.state / "models"
+    where = f"; this site's own model is in '{models}'" if models.exists() else ""
+    out.print(f"the federation has finished{where}", soft_wrap=True)
+
+
+def _say(sentence: str) -> None:
+    err.print(f"  {time.strftime('%H:%M:%S')} {sentence}", soft_wrap=True, markup=False)
+
+
+def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
+    from grandrounds.experiment.rehearsal import rehearse
+
+    with waiting("playing a round at home"):
+        uploads = rehearse(ours, holding)
+    if as_json:
+        show_json([vars(upload) for upload in uploads])
+        return
+    us = holding.resident.registration
+    out.print(
+        f"Once, before round 1: counts {dict(us.counts)}, labels {list(us.labels)}, digests, versions.", markup=False
+    )
+    table = Table(title="What would leave")
+    for name in ("when", "method", "kind", "what", "bytes", "the site's policy"):
+        table.add_column(name, justify="right" if name == "bytes" else "left")
+    for upload in uploads:
+        table.add_row(
+            upload.when,
+            upload.method,
+            upload.kind,
+            _content(upload),
+            f"{upload.bytes:,}",
+            upload.refused or "may leave",
+        )
+    out.print(table)
+    for upload in uploads:
+        if len(upload.tensors) > 3:
+            out.print(f"{upload.kind} of {upload.method}:", markup=False)
+            for name, shape in upload.tensors.items():
+                out.print(f"  {name}  {' x '.join(map(str, shape)) or 'a number'}", markup=False, soft_wrap=True)
+
+
+def _content(upload: Upload) -> str:
+    if len(upload.tensors) > 3:
+        return f"{len(upload.tensors)} tensors, listed below"
+    parts = [f"{name} {' x '.join(map(str, shape))}" for name, shape in upload.tensors.items()]
+    return ", ".join([*parts, *upload.fields]) or "nothing but the word"

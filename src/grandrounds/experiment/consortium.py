@@ -1,0 +1,417 @@
+"""The coordinator's side of a federation between hosts: found it, enrol its sites, run its rounds.
+
+<folder>/config.toml      the coordinator's config          keys/<site>.pub    as the sites sent them back
+         founded.toml     who takes part and where          enrolment/<site>/  what each site gets; no secret is in it
+         terms/           what all agree on                 run/               checkpoints, metrics, audit log, model
+         ca.* server.*    certificates and their keys
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import tomli_w
+import torch
+
+from grandrounds import __version__
+from grandrounds.data.corpora import Source, read_source
+from grandrounds.data.documents import Document
+from grandrounds.data.partition import SiteRow
+from grandrounds.errors import ConfigError, DataError, GrandRoundsError
+from grandrounds.experiment.config import Config, load_config
+from grandrounds.experiment.folder import RunFolder
+from grandrounds.experiment.ground import (
+    Ground,
+    expected_of,
+    find_device,
+    find_encoder,
+    manifest_of,
+    paths_of,
+    resolved,
+    server_splits,
+    warmed_up,
+)
+from grandrounds.experiment.loop import Conduct, Watcher
+from grandrounds.experiment.terms import Terms, read_terms, write_terms
+from grandrounds.federation.contract import Registration
+from grandrounds.federation.coordinator import check_registrations
+from grandrounds.federation.files import write_whole
+from grandrounds.federation.flower.grid import OverGrid, Roster
+from grandrounds.federation.flower.superlink import SuperLink
+from grandrounds.federation.keys import (
+    PublicKey,
+    expires,
+    issue_certificate,
+    make_authority,
+    public_bytes,
+    public_text,
+    read_public,
+)
+from grandrounds.federation.learner import Practice, Split
+from grandrounds.federation.payloads import PublicSet
+from grandrounds.tasks import TASKS
+from grandrounds.tasks.task import Task
+
+SPLITS = ("public", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Founded:
+    """founded.toml"""
+
+    name: str
+    sites: list[str]
+    hosts: list[str]
+    """Names and addresses by which sites reach the coordinator; the certificate is for these."""
+    port: int
+    bind: str
+    data: str
+    """Where the coordinator's own corpora lie."""
+    insecure: bool = False
+
+
+class Consortium:
+    """A founded federation."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            self.founded = Founded(**tomllib.loads((folder / "founded.toml").read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise GrandRoundsError(
+                f"'{folder}' holds no federation; found one with: grandrounds federation create {folder} --sites ..."
+            ) from error
+        except (OSError, TypeError, ValueError) as error:
+            raise ConfigError(f"'{folder / 'founded.toml'}' can't be read: {error}") from error
+        self.config = load_config(folder / "config.toml")
+
+    @property
+    def tls(self) -> tuple[Path, Path, Path] | None:
+        if self.founded.insecure:
+            return None
+        return self.folder / "ca.crt", self.folder / "server.crt", self.folder / "server.key"
+
+    def keys(self) -> dict[str, PublicKey]:
+        """The public keys that have come back."""
+        paths = {site: self.folder / "keys" / f"{site}.pub" for site in self.founded.sites}
+        return {site: read_public(path) for site, path in paths.items() if path.exists()}
+
+    def check_certificate(self) -> None:
+        if self.tls and expires(self.tls[1]) <= datetime.now(UTC):
+            raise GrandRoundsError(
+                f"the server's certificate has expired; renew it with: grandrounds federation renew {self.folder}"
+            )
+
+
+def create(folder: Path, founded: Founded, config: Config) -> Consortium:
+    """Certificates, terms, and an enrolment for each site. Nothing of this run again would change what sites hold."""
+    if (folder / "founded.toml").exists():
+        raise GrandRoundsError(f"'{folder}' already holds a federation; choose another folder")
+    _check_names(founded.sites)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "keys").mkdir(exist_ok=True)
+    _make_terms(config, Path(founded.data), folder / "terms")
+    if not founded.insecure:
+        make_authority(folder, founded.name)
+        issue_certificate(folder, founded.hosts)
+    for site in founded.sites:
+        _enrol(folder, founded, site)
+    (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    write_whole(folder / "founded.toml", tomli_w.dumps(asdict(founded)).encode())
+    return Consortium(folder)
+
+
+def _check_names(sites: Sequence[str]) -> None:
+    for site in sites:
+        if not site or site != site.strip() or not all(letter.isalnum() or letter in "-_." for letter in site):
+            raise ConfigError(f"'{site}' can't be a site's name: take letters, digits, '-', '_' and '.'")
+    for site, count in Counter(sites).items():
+        if count > 1:
+            raise ConfigError(f"site '{site}' is named twice")
+
+
+def _enrol(folder: Path, founded: Founded, site: str) -> None:
+    enrolment = folder / "enrolment" / site
+    shutil.copytree(folder / "terms", enrolment / "terms")
+    about = {"name": site, "coordinator": f"{founded.hosts[0]}:{founded.port}", "insecure": founded.insecure}
+    (enrolment / "site.toml").write_text(tomli_w.dumps(about), encoding="utf-8")
+    if not founded.insecure:
+        shutil.copy(folder / "ca.crt", enrolment / "ca.crt")
+    (enrolment / "README.txt").write_text(
+        f"Site '{site}' of the federation '{founded.name}'. On the hospital's machine:\n\n"
+        f"  grandrounds site init THIS_FOLDER       makes the key pair; send {site}.pub back to the coordinator\n"
+        "  grandrounds site join THIS_FOLDER --data FOLDER --format FORMAT --dry-run     shows what would leave\n"
+        "  grandrounds site join THIS_FOLDER --data FOLDER --format FORMAT\n",
+        encoding="utf-8",
+    )
+
+
+class _Corpora:
+    """The coordinator's own documents, and what the task sees in them."""
+
+    def __init__(self, config: Config, base: Path) -> None:
+        self.notes: Counter[str] = Counter()
+        self.documents: list[Document] = []
+        parts: dict[str, range] = {}
+        for part in SPLITS:
+            given = getattr(config.data, part)
+            if isinstance(given, float | int) and given:
+                raise ConfigError(
+                    f"data.{part} is a share of the training data, which the coordinator does not have; give a file"
+                )
+            if given:
+                documents = read_source(
+                    Source(config.data.format, paths_of(given, base), config.data.options), part, self.notes
+                )
+                parts[part] = range(len(self.documents), len(self.documents) + len(documents))
+                self.documents += documents
+        if "test" not in parts:
+            raise ConfigError("data.test is missing: name the corpus that the coordinator tests on")
+        self._parts = parts
+
+    def for_labels(self) -> list[Document]:
+        return [self.documents[i] for part, members in self._parts.items() if part != "test" for i in members]
+
+    def rows(self, task: Task) -> tuple[Sequence[Any], dict[str, list[int]]]:
+        """The examples, and which of them each part has."""
+        examples, left = task.examples(self.documents)
+        self.notes += Counter(left)
+        rows = {
+            part: [row for row, example in enumerate(examples) if example.document in members]
+            for part, members in self._parts.items()
+        }
+        for part, chosen in rows.items():
+            if not chosen:
+                raise DataError(f"the {part} corpus holds no example of {task.name}")
+        return examples, rows
+
+
+def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
+    torch.set_num_threads(config.threads)
+    corpora = _Corpora(config, base)
+    task = _task(config, corpora)
+    examples, rows = corpora.rows(task)
+    public = _public(task, examples, rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = [task.text(examples[row]) for row in rows.get("public", [])]
+    encoder = find_encoder(resolved(config.model.encoder, base), task, texts, folder)
+    practice = Practice(task, encoder, config.training, config.seed, find_device(config.device))
+    splits = server_splits(task.features(examples, encoder), rows, public)
+    made = write_terms(
+        folder,
+        config,
+        warmed_up(config, practice, splits, folder),
+        (0, "") if public is None else (len(public.examples), public.digest),
+    )
+    shutil.rmtree(folder / "vocabulary", ignore_errors=True)
+    (folder / "start.safetensors").unlink(missing_ok=True)
+    return made
+
+
+def _task(config: Config, corpora: _Corpora) -> Task:
+    try:
+        return TASKS[config.task["name"]].of(config.task_options(), corpora.for_labels())
+    except DataError as error:
+        raise ConfigError(
+            "the label set is unknown: name it in task.labels, or give the coordinator a public set that shows it"
+        ) from error
+
+
+def _public(task: Task, examples: Sequence[Any], rows: Mapping[str, Sequence[int]]) -> PublicSet | None:
+    return PublicSet([task.question(examples[row]) for row in rows["public"]]) if "public" in rows else None
+
+
+def server_ground(config: Config, base: Path, terms: Terms) -> Ground:
+    """What the coordinator holds, on the terms that sites were enrolled with."""
+    torch.set_num_threads(config.threads)
+    corpora = _Corpora(config, base)
+    examples, rows = corpora.rows(terms.task)
+    public = _public(terms.task, examples, rows)
+    if (0 if public is None else len(public.examples), "" if public is None else public.digest) != terms.public:
+        raise ConfigError("the coordinator's public set is not the one that sites were enrolled with; put it back")
+    practice = terms.practice(config.training, find_device(config.device))
+    splits: Mapping[str, Split] = server_splits(terms.task.features(examples, terms.encoder), rows, public)
+    model = practice.initial_model()
+    manifest = manifest_of(model, config.make_algorithm())
+    expected = expected_of(model, manifest, terms.task, terms.public)
+    return Ground(practice, model, splits, public, expected, (), (), dict(corpora.notes))
+
+
+class Onlooker(Watcher, Protocol):
+    """Who watches sites come and go, too."""
+
+    def sites(self, roster: Roster) -> None: ...
+
+
+def coordinate(
+    consortium: Consortium, watcher: Onlooker, *, resume: bool = False, at_least: int | None = None
+) -> dict[str, Any]:
+    """Wait for the sites, run the experiment to its end, and give its result."""
+    config, founded = consortium.config, consortium.founded
+    terms = read_terms(consortium.folder / "terms")
+    keys = _keys(consortium, at_least)
+    consortium.check_certificate()
+    folder = RunFolder(consortium.folder / "run", config, resume)
+    try:
+        if folder.result is not None and folder.result["rounds_planned"] >= config.federation.rounds:
+            watcher.say(f"this run is already finished: {folder.path}")
+            return folder.result
+        ground = server_ground(config, Path(founded.data), terms)
+        folder.claim(config)
+        link = SuperLink(consortium.folder, founded.bind, founded.port, consortium.tls)
+        try:
+            grid = link.open_run([public_bytes(key) for key in keys.values()])
+            roster = Roster(grid, {public_bytes(key): site for site, key in keys.items()})
+
+            def idle() -> None:
+                link.check()
+                watcher.sites(roster)
+
+            rounds = config.federation
+            transport = OverGrid(
+                grid, roster, folder.path / "spool", deadline=rounds.deadline, absence=rounds.absence, idle=idle
+            )
+            meeting = _Meeting(transport, ground, terms, keys, folder.path / "registrations.json", watcher)
+            sites = meeting.open(at_least or len(founded.sites), idle, rounds.absence)
+            if config.make_algorithm().needs_secret:
+                meeting.agree_on_secret(sites)
+            table = [SiteRow(site.site, site.counts["notes"], site.counts["examples"], {}) for site in sites]
+            left_out = sorted(set(founded.sites) - {site.site for site in sites})
+            ground = replace(ground, table=table, left_out=left_out)
+            result = Conduct(config, folder, ground, sites, transport, watcher, terms.digest).go()
+            meeting.close()
+            return result
+        finally:
+            link.close()
+    finally:
+        folder.close()
+
+
+def _keys(consortium: Consortium, at_least: int | None) -> dict[str, PublicKey]:
+    keys, founded = consortium.keys(), consortium.founded
+    missing = [site for site in founded.sites if site not in keys]
+    if len(keys) < (at_least or len(founded.sites)):
+        raise GrandRoundsError(
+            f"the public key of {', '.join(missing)} is missing: the site makes it with 'grandrounds site init'; put "
+            f"{missing[0]}.pub into '{consortium.folder / 'keys'}', or go on without: --at-least {max(len(keys), 1)}"
+        )
+    return keys
+
+
+class _Meeting:
+    """Before round 1 everyone says who they are; after the last, goodbye."""
+
+    def __init__(
+        self,
+        transport: OverGrid,
+        ground: Ground,
+        terms: Terms,
+        keys: Mapping[str, PublicKey],
+        saved: Path,
+        watcher: Onlooker,
+    ) -> None:
+        self._transport, self._ground, self._terms, self._keys = transport, ground, terms, keys
+        self._saved, self._watcher = saved, watcher
+
+    def open(self, wanted: int, idle: Callable[[], None], patience: float) -> list[Registration]:
+        """Who takes part: all that are here at the first start, the same ones when the run goes on."""
+        known = self._read()
+        self._watcher.say(f"waiting for {len(known) or wanted} sites")
+        until = time.monotonic() + patience
+        while len(here := self._online(known)) < (len(known) or wanted):
+            if known and here and time.monotonic() > until:
+                self._watcher.say(f"going on without {', '.join(sorted(set(known) - set(here)))} for now")
+                break
+            idle()
+            time.sleep(0.2)
+        met = self._greet(here)
+        for site in met:
+            if site.site in known and known[site.site] != site:
+                self._refuse(site.site, f"site '{site.site}' has other data than when the run began; start a new run")
+        registrations = known or {site.site: site for site in met}
+        write_whole(self._saved, json.dumps([_plain(site) for site in registrations.values()], indent=1).encode())
+        return [registrations[name] for name in sorted(registrations)]
+
+    def agree_on_secret(self, sites: Sequence[Registration]) -> None:
+        """One site seals a secret to each; we carry what we can't open."""
+        names = [site.site for site in sites]
+        keys = {name: public_text(self._keys[name]) for name in names}
+        (made,) = self._transport.converse([(names[0], {"what": "keys", "keys": keys}, ())])
+        sealed = made.note.get("sealed") or {}
+        notes = [(name, {"what": "secret", "sealed": sealed[name]}, ()) for name in names if name in sealed]
+        held = {reply.site for reply in self._transport.converse(notes) if reply.note.get("held")}
+        if missing := sorted(set(names) - held):
+            raise GrandRoundsError(f"the sites' secret did not reach {', '.join(missing)}; their logs say why")
+
+    def close(self) -> None:
+        here = [name for name, presence in self._transport.roster.look().items() if presence.online]
+        for _ in self._transport.converse([(name, {"what": "bye"}, ()) for name in here], patience=10):
+            pass
+
+    def _online(self, known: Mapping[str, Registration]) -> list[str]:
+        here = [name for name, presence in self._transport.roster.look().items() if presence.online]
+        return [name for name in here if not known or name in known]
+
+    def _greet(self, names: Sequence[str]) -> list[Registration]:
+        met = []
+        for reply in self._transport.converse([(name, {"what": "hello"}, ()) for name in sorted(names)]):
+            if reply.lost:
+                raise GrandRoundsError(f"site '{reply.site}' did not say who it is ({reply.lost}); go on with --resume")
+            met.append(self._welcome(reply.site, reply.note.get("hello")))
+        return met
+
+    def _welcome(self, name: str, hello: Any) -> Registration:
+        """What the site says of itself, if it fits; both sides are told if it does not."""
+        try:
+            said = dict(hello)
+            counts = {str(what): int(count) for what, count in said["counts"].items()}
+            manifest = {str(what): tuple(map(int, shape)) for what, shape in said["manifest"].items()}
+            site = Registration(str(said["site"]), counts, [str(label) for label in said["labels"]], manifest)
+            theirs = {what: str(said[what]) for what in ("version", "terms", "tokenizer")}
+            own_encoder = bool(said["own_encoder"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            self._refuse(name, f"site '{name}' did not say who it is in a way that can be read")
+        ours = {"version": __version__, "terms": self._terms.digest, "tokenizer": self._terms.tokenizer}
+        spoken = {
+            "version": "site '{name}' runs grandrounds {theirs}, the coordinator {ours}; install the same version",
+            "tokenizer": "site '{name}' has the tokenizer {theirs}, the coordinator {ours}; enrol it again",
+            "terms": "site '{name}' was enrolled on other terms ({theirs:.16}) than the coordinator's ({ours:.16}); "
+            "give it its enrolment again",
+        }
+        for what, sentence in spoken.items():
+            if theirs[what] != ours[what] and not (what == "tokenizer" and own_encoder):
+                self._refuse(name, sentence.format(name=name, theirs=theirs[what], ours=ours[what]))
+        try:
+            if site.site != name:
+                raise ConfigError(f"site '{name}' calls itself '{site.site}': it has another site's enrolment")
+            if any(count < 1 for count in counts.values()) or not {"examples", "notes"} <= counts.keys():
+                raise ConfigError(f"site '{name}' registered counts that can't be: {counts}")
+            check_registrations([site], self._terms.task.labels, self._ground.expected.manifest)
+        except ConfigError as problem:
+            self._refuse(name, str(problem))
+        return replace(site, manifest=self._ground.expected.manifest)
+
+    def _refuse(self, name: str, why: str) -> NoReturn:
+        for _ in self._transport.converse([(name, {"what": "refused", "why": why}, ())], patience=10):
+            pass
+        raise ConfigError(why)
+
+    def _read(self) -> dict[str, Registration]:
+        if not self._saved.exists():
+            return {}
+        manifest = self._ground.expected.manifest
+        held = json.loads(self._saved.read_text(encoding="utf-8"))
+        return {one["site"]: Registration(one["site"], one["counts"], one["labels"], manifest) for one in held}
+
+
+def _plain(site: Registration) -> dict[str, Any]:
+    return {"site": site.site, "counts": dict(site.counts), "labels": list(site.labels)}

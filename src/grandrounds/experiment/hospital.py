@@ -1,0 +1,195 @@
+"""A hospital's side of a federation between hosts: its enrolment, its own data, and the desk that answers for it.
+
+Text, paths and what is special about a site stay in this process and in the site's own files.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from grandrounds.data.corpora import Source, read_source
+from grandrounds.data.documents import Document
+from grandrounds.errors import ConfigError, DataError, GrandRoundsError
+from grandrounds.experiment.config import explained
+from grandrounds.experiment.ground import expected_of, find_device, manifest_of
+from grandrounds.experiment.terms import Terms, read_terms, tokenizer_digest
+from grandrounds.federation.audit import Audit
+from grandrounds.federation.contract import Registration
+from grandrounds.federation.desk import Desk
+from grandrounds.federation.host import Host, Resident
+from grandrounds.federation.keys import read_private
+from grandrounds.federation.learner import Practice, Split
+from grandrounds.federation.policy import Policy, RefusalError
+from grandrounds.federation.private import PrivateStore
+from grandrounds.federation.shelf import Shelf
+from grandrounds.federation.training import Training
+from grandrounds.models.encoder import Encoder
+from grandrounds.tasks import TASKS
+
+
+class SiteFile(BaseModel):
+    """site.toml: the first three lines come from the coordinator, the rest is the site's own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    coordinator: str
+    """host:port"""
+    insecure: bool = False
+    encoder: str | None = None
+    """A folder or hub name: for algorithms that share no weights."""
+    policy: str | None = None
+    device: str = "auto"
+    training: dict[str, Any] = Field(default_factory=dict)
+    """What of [training] is different here."""
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """The folder that the coordinator sent, on the hospital's machine."""
+
+    folder: Path
+    site: SiteFile
+    terms: Terms
+
+    @property
+    def ca(self) -> Path | None:
+        return None if self.site.insecure else self.folder / "ca.crt"
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "private" / "site.key"
+
+    @property
+    def public_key(self) -> Path:
+        return self.folder / f"{self.site.name}.pub"
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "private"
+
+
+def read_enrolment(folder: Path) -> Enrolment:
+    path = folder / "site.toml"
+    try:
+        site = SiteFile(**tomllib.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise GrandRoundsError(f"'{folder}' is not an enrolment: it has no site.toml; ask the coordinator") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"'{path}' can't be read: {error}") from error
+    except ValidationError as error:
+        raise explained(error, SiteFile, f"{path}: ") from error
+    return Enrolment(folder, site, read_terms(folder / "terms"))
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A site's data, checked: what it found is said before anything is joined."""
+
+    documents: Sequence[Document]
+    resident: Resident
+    notes: Mapping[str, int]
+    labels: Mapping[str, int]
+
+
+def read_holding(enrolment: Enrolment, data: Sequence[Path], format: str, test: Sequence[Path] = ()) -> Holding:
+    """The site's corpus as the terms' task and the site's encoder see it."""
+    terms, site = enrolment.terms, enrolment.site
+    torch.set_num_threads(terms.config.threads)
+    notes: Counter[str] = Counter()
+    sources = {"train": data, **({"test": test} if test else {})}
+    parts = {part: read_source(Source(format, paths, {}), part, notes) for part, paths in sources.items()}
+    practice = _practice(enrolment)
+    splits, counted = {}, Counter[str]()
+    for part, documents in parts.items():
+        examples, left = terms.task.examples(documents)
+        notes += Counter(left)
+        if not examples:
+            raise DataError(f"the {part} data hold no example of {terms.task.name}")
+        features = terms.task.features(examples, practice.encoder)
+        splits[part] = Split(features, np.arange(len(examples)))
+        if part == "train":
+            counted.update(example.label for example in examples)
+            counts = {"examples": len(examples), "notes": len({example.document for example in examples})}
+            patients = {documents[example.document].attributes.get("patient") for example in examples}
+            if None not in patients:
+                counts["patients"] = len(patients)
+    manifest = manifest_of(practice.initial_model(), terms.config.make_algorithm())
+    registration = Registration(site.name, counts, _labels(terms, parts["train"]), manifest)
+    policy = Policy.load(enrolment.folder / site.policy) if site.policy else Policy()
+    return Holding(parts["train"], Resident(registration, splits, practice, policy), dict(notes), counted)
+
+
+def open_desk(enrolment: Enrolment, holding: Holding, say: Callable[[str], None]) -> Desk:
+    """Ready to join: what the coordinator may ask is answered from here."""
+    state, terms, resident = enrolment.state, enrolment.terms, holding.resident
+    about = {
+        "terms": terms.digest,
+        "tokenizer": tokenizer_digest(resident.practice.encoder),
+        "own_encoder": enrolment.site.encoder is not None,
+        "torch": torch.__version__,
+        "public": sorted(path.stem for path in (state / "public").glob("*.safetensors")),
+    }
+    audit = Audit(state / "audit.jsonl")
+    return Desk(
+        make_host(enrolment, holding), resident.registration, about, audit, read_private(enrolment.key), state, say
+    )
+
+
+def make_host(enrolment: Enrolment, holding: Holding) -> Host:
+    terms, state, resident = enrolment.terms, enrolment.state, holding.resident
+    model = resident.practice.initial_model()
+    return Host(
+        {resident.registration.site: resident},
+        expected_of(model, resident.registration.manifest, terms.task, terms.public),
+        PrivateStore(state / "states", memory=0),
+        terms.config.federation.compression,
+        terms.digest,
+        state / "models",
+        Shelf(state / "public"),
+        {resident.practice.encoder.name: model},
+        lambda: _secret(state),
+    )
+
+
+def with_policy(holding: Holding, policy: Policy) -> Holding:
+    return replace(holding, resident=replace(holding.resident, policy=policy))
+
+
+def _practice(enrolment: Enrolment) -> Practice:
+    terms, site = enrolment.terms, enrolment.site
+    try:
+        training = Training(**{**terms.config.training.model_dump(), **site.training})
+    except ValidationError as error:
+        raise explained(error, Training, f"{enrolment.folder / 'site.toml'}: training.") from error
+    practice = terms.practice(training, find_device(site.device))
+    if site.encoder is None:
+        return practice
+    folder = enrolment.folder / site.encoder
+    own = Encoder.find(str(folder) if folder.is_dir() else site.encoder, terms.task.markers)
+    return replace(practice, encoder=own, start=None)
+
+
+def _labels(terms: Terms, documents: Sequence[Document]) -> Sequence[str]:
+    """The terms' labels where the data have no others; else the data's own, which the coordinator will refuse."""
+    try:
+        own = TASKS[terms.task.name].of(terms.config.task_options(), documents).labels
+    except DataError:
+        return terms.task.labels  # it has nothing to tell
+    return terms.task.labels if set(own) <= set(terms.task.labels) else own
+
+
+def _secret(state: Path) -> bytes:
+    try:
+        return (state / "secret").read_bytes()
+    except OSError as error:
+        raise RefusalError("the sites' shared secret has not reached this site yet") from error

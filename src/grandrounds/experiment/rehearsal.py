@@ -1,0 +1,129 @@
+"""What would leave a site, seen before it joins: a round played at home, with the site's own data and no network.
+
+The coordinator is played here, on the terms that the site was enrolled with. Its public set is not here, so as many
+of the site's own examples stand in for it; names, shapes and kinds are those of the real thing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from grandrounds.experiment.ground import expected_of, manifest_of
+from grandrounds.experiment.hospital import Enrolment, Holding
+from grandrounds.federation.audit import Audit
+from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger
+from grandrounds.federation.exchange import Answer, Ask
+from grandrounds.federation.host import Host
+from grandrounds.federation.learner import Server, Split
+from grandrounds.federation.payloads import PublicSet
+from grandrounds.federation.policy import Policy, RefusalError
+from grandrounds.federation.private import PrivateStore
+from grandrounds.federation.shelf import Shelf
+
+FEW = 8
+"""Examples to train on: the shape of an upload does not depend on how many."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """Something that would leave."""
+
+    when: str
+    method: str
+    kind: str
+    bytes: int
+    tensors: Mapping[str, tuple[int, ...]]
+    fields: Sequence[str]
+    refused: str
+    """What the site's policy says to it; empty: nothing."""
+
+
+def rehearse(enrolment: Enrolment, holding: Holding) -> list[Upload]:
+    """One start, one round, one evaluation and one end of the enrolled algorithm, as this site would answer."""
+    terms, resident = enrolment.terms, holding.resident
+    config, algorithm = terms.config, terms.config.make_algorithm()
+    practice = terms.practice(config.training, resident.practice.device)
+    examples, _ = terms.task.examples(holding.documents)
+    rows = np.arange(max(terms.public[0], 1)) % len(examples)
+    stand_in = PublicSet([terms.task.question(examples[row]) for row in rows.tolist()]) if terms.public[0] else None
+    split = Split(terms.task.features(examples, practice.encoder), rows, "" if stand_in is None else stand_in.digest)
+    model = practice.initial_model()
+    expected = expected_of(model, manifest_of(model, algorithm), terms.task, (len(rows), split.digest))
+    few = replace(resident.splits["train"], rows=resident.splits["train"].rows[:FEW])
+    played = replace(resident, splits={**resident.splits, "train": few}, policy=Policy())
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        host = Host(
+            {resident.registration.site: played},
+            replace(expected, manifest=resident.registration.manifest),
+            PrivateStore(state / "states"),
+            config.federation.compression,
+            terms.digest,
+            state / "models",
+            Shelf(state / "public"),
+        )
+        server = Server(practice, dict.fromkeys(("public", "validation", "test"), split), model)
+        listener = _Listener(host, resident.policy)
+        federation = Federation(
+            algorithm,
+            listener,
+            Ledger(),
+            expected,
+            Audit(state / "audit.jsonl"),
+            terms.digest,
+            config.federation.weight_by or algorithm.weight_by,
+            public=stand_in if algorithm.public_at_sites else None,
+        )
+        sites = [resident.registration]
+        listener.when = "before round 1"
+        algorithm.start(server, cohort := federation.cohort(sites, 0))
+        cohort.finish()
+        listener.when = "a round"
+        server.begin(1)
+        algorithm.round(server, cohort := federation.cohort(sites, 1))
+        cohort.finish()
+        listener.when = "an evaluation"
+        for part in ("validation", "test"):
+            try:
+                algorithm.evaluate(server, federation.cohort(sites, 1, read_only=True), part)
+            except AbandonedError:
+                continue  # the site has no such data, and would say so
+        listener.when = "the end"
+        algorithm.finish(server, cohort := federation.cohort(sites, 1, read_only=True))
+        cohort.finish()
+    return listener.seen
+
+
+class _Listener:
+    """A transport that writes down what passes."""
+
+    def __init__(self, host: Host, policy: Policy) -> None:
+        self.when, self.seen = "", list[Upload]()
+        self._host, self._policy = host, policy
+
+    def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
+        for ask in asks:
+            answer = self._host.answer(ask)
+            if answer.packed is not None:
+                self._write_down(ask, answer)
+            yield answer
+
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+    def _write_down(self, ask: Ask, answer: Answer) -> None:
+        packed, refused = answer.packed, ""
+        assert packed is not None
+        try:
+            self._policy.check(packed)
+        except RefusalError as problem:
+            refused = str(problem)
+        shapes = {name: tuple(tensor.shape) for name, tensor in packed.tensors.items()}
+        upload = Upload(self.when, ask.method, packed.kind, packed.nbytes, shapes, sorted(packed.header), refused)
+        if upload not in self.seen:
+            self.seen.append(upload)

@@ -1,0 +1,101 @@
+"""What the sites of a federation between hosts agree on: a folder that the coordinator makes and every site gets.
+
+federation.toml     the config, without anybody's data or paths
+model/              the model before round 1: label set, tokenizer, weights
+public.json         how many examples the coordinator's public set has, and its digest
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+import torch
+
+from grandrounds import __version__
+from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.experiment.config import Config, make_config
+from grandrounds.federation.learner import Practice
+from grandrounds.federation.training import Training
+from grandrounds.models.encoder import Encoder
+from grandrounds.tasks.saved import load, save_model
+from grandrounds.tasks.task import Task
+
+AT_COORDINATOR = "at the coordinator"
+
+
+@dataclass(frozen=True)
+class Terms:
+    folder: Path
+    config: Config
+    task: Task
+    encoder: Encoder
+    public: tuple[int, str]
+    """Rows and digest of the coordinator's public set."""
+
+    @property
+    def digest(self) -> str:
+        """The same at all who hold the same terms and the same package: it is in every ask."""
+        files = {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted((self.folder / "model").iterdir())}
+        return sha256(
+            json.dumps([__version__, self.config.decisive(), self.public, files], sort_keys=True).encode()
+        ).hexdigest()
+
+    @property
+    def tokenizer(self) -> str:
+        return tokenizer_digest(self.encoder)
+
+    def practice(self, training: Training, device: torch.device) -> Practice:
+        start = self.folder / "model" / "model.safetensors"
+        return Practice(self.task, self.encoder, training, self.config.seed, device, start)
+
+
+def tokenizer_digest(encoder: Encoder) -> str:
+    return sha256(encoder.tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
+
+
+def write_terms(folder: Path, config: Config, practice: Practice, public: tuple[int, str]) -> Terms:
+    folder.mkdir(parents=True, exist_ok=True)
+    content = _without_none(_shared(config, public))
+    (folder / "federation.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
+    save_model(folder / "model", practice.task, practice.encoder, practice.initial_model())
+    (folder / "public.json").write_text(json.dumps({"rows": public[0], "digest": public[1]}) + "\n")
+    return read_terms(folder)
+
+
+def read_terms(folder: Path) -> Terms:
+    try:
+        content = tomllib.loads((folder / "federation.toml").read_text(encoding="utf-8"))
+        public = json.loads((folder / "public.json").read_text(encoding="utf-8"))
+        rows, digest = int(public["rows"]), str(public["digest"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise GrandRoundsError(
+            f"'{folder}' does not hold the terms of a federation ({error}); ask the coordinator for the enrolment again"
+        ) from error
+    start = load(folder / "model")
+    return Terms(folder, make_config(content), start.task, start.encoder, (rows, digest))
+
+
+def _shared(config: Config, public: tuple[int, str]) -> dict[str, Any]:
+    """What is nobody's own: neither data nor paths, nor on what device anyone computes."""
+    if config.make_algorithm().pooled:
+        raise ConfigError(f"'{config.algorithm['name']}' needs all data in one place: it can only be simulated")
+    content = config.complete()
+    for own in ("partition", "sites", "compare", "workers", "device"):
+        content.pop(own)
+    content["data"] = {"public": AT_COORDINATOR} if public[0] else {}
+    content["model"]["encoder"] = Path(config.model.encoder).name
+    content["federation"].pop("policy")
+    return content
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return value

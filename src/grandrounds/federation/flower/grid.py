@@ -1,0 +1,276 @@
+"""The coordinator's side: asks go out over Flower's Grid, answers come back in site order.
+
+A reply counts once, for the ask that waits for it: whatever is late, repeated or answers something else is never
+looked at again. A site that comes back within an exchange is asked anew; it starts from the state that the ask names.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.exchange import Answer, Ask
+from grandrounds.federation.flower.records import from_records, to_records
+from grandrounds.federation.payloads import Packed, PayloadError
+
+Note = tuple[str, dict[str, Any], Sequence[bytes]]
+"""A site, what it is told as JSON, and the payloads that go with it."""
+LARGE = 1 << 20
+"""Bytes above which a reply that is early waits on disk."""
+
+
+@dataclass
+class Presence:
+    """What the coordinator knows of a site's whereabouts."""
+
+    node: int | None = None
+    online: bool = False
+    since: str = ""
+    """When it joined; another value is another life of the site's process."""
+    seen: float = 0.0
+    doing: str = ""
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+class Roster:
+    """Which site is which of Flower's nodes: by the public key that the coordinator was given for it."""
+
+    def __init__(self, grid: Grid, keys: Mapping[bytes, str], every: float = 1.0) -> None:
+        self.sites = {name: Presence() for name in sorted(keys.values())}
+        self._grid, self._keys, self._every = grid, dict(keys), every
+        self._looked = float("-inf")
+
+    def look(self) -> Mapping[str, Presence]:
+        """Who is there, at most a second old."""
+        if time.monotonic() - self._looked >= self._every:
+            self._looked = time.monotonic()
+            here = {}
+            for node in self._grid.get_nodes():
+                if node.public_key in self._keys and node.status in ("", "online"):
+                    here[self._keys[node.public_key]] = node
+            for name, presence in self.sites.items():
+                presence.online = name in here
+                if name in here:
+                    node = here[name]
+                    presence.node, presence.since = node.node_id, node.last_activated_at
+                    presence.seen = time.time()
+        return self.sites
+
+
+@dataclass
+class _Pending:
+    """A note that waits for its reply."""
+
+    note: dict[str, Any]
+    payloads: Sequence[bytes]
+    message: str | None = None
+    """Flower's name for it, once it is sent."""
+    since: str = ""
+    """The life of the site's process that it was sent to."""
+    gone: float | None = None
+    """Since when the site has been out of sight."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a site says to a note, or why it says nothing."""
+
+    site: str
+    note: Mapping[str, Any] = field(default_factory=dict)
+    payloads: Sequence[bytes] = ()
+    lost: str = ""
+    waiting: tuple[Path, Sequence[int]] | None = None
+    """Where its payloads lie meanwhile, and how long each is."""
+
+    def unspooled(self) -> Reply:
+        if self.waiting is None:
+            return self
+        path, lengths = self.waiting
+        with path.open("rb") as file:
+            payloads = [file.read(length) for length in lengths]
+        path.unlink()
+        return replace(self, payloads=payloads, waiting=None)
+
+
+class OverGrid:
+    """Sites on other hosts."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        roster: Roster,
+        spool: Path,
+        *,
+        deadline: float = 3600.0,
+        absence: float = 180.0,
+        poll: float = 0.1,
+        idle: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`idle` is called while waiting: to draw a table, to see that SuperLink is alive."""
+        self.roster = roster
+        self._grid, self._spool, self._poll, self._idle = grid, spool, poll, idle
+        self._deadline, self._absence = deadline, absence
+        self._session, self._number = secrets.token_hex(8), 0
+
+    def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
+        encoded: dict[int, bytes] = {}
+        for reply in self.converse([_note(ask, encoded) for ask in asks]):
+            yield _answer(reply)
+
+    def converse(self, notes: Sequence[Note], patience: float | None = None) -> Iterator[Reply]:
+        """Send each site its note; replies come in the order of the notes."""
+        self._spool.mkdir(parents=True, exist_ok=True)
+        pending, arrived = dict[str, _Pending](), dict[str, Reply]()
+        for site, note, payloads in notes:
+            self._number += 1
+            pending[site] = _Pending({**note, "id": f"{self._session}.{self._number}"}, payloads)
+        until, wait = time.monotonic() + (patience or self._deadline), self._poll
+        for site, _, _ in notes:
+            while site not in arrived:
+                self._send(pending)
+                came = self._receive(pending, arrived, site)
+                self._give_up(pending, arrived, until, patience or self._deadline)
+                self._idle()
+                wait = self._poll if came else min(wait * 1.2, 1.0)
+                if site not in arrived:
+                    time.sleep(wait)
+            yield arrived.pop(site).unspooled()
+
+    def flush(self) -> None:
+        """A site's private state is on its disk before its reply leaves."""
+
+    def close(self) -> None:
+        for left in self._spool.glob("*.reply"):
+            left.unlink()
+
+    def _send(self, pending: Mapping[str, _Pending]) -> None:
+        here = self.roster.look()
+        for site, waiting in pending.items():
+            presence = here[site]
+            if not presence.online or presence.node is None:
+                continue
+            if waiting.message is not None and waiting.since == presence.since:
+                continue
+            # The first time, or to a site that was away since and knows nothing of it any more.
+            message = Message(
+                to_records(waiting.note, waiting.payloads), presence.node, "query", ttl=self._deadline + 60
+            )
+            (waiting.message,) = _sent(self._grid, message)
+            waiting.since = presence.since
+            if waiting.message is not None:
+                presence.doing = _doing(waiting.note)
+                presence.bytes_down += sum(map(len, waiting.payloads))
+
+    def _receive(self, pending: dict[str, _Pending], arrived: dict[str, Reply], turn: str) -> bool:
+        by_message = {waiting.message: site for site, waiting in pending.items() if waiting.message is not None}
+        if not by_message:
+            return False
+        came = False
+        for message in _pulled(self._grid, list(by_message)):
+            site = by_message.get(message.metadata.reply_to_message_id)
+            if site is None or site not in pending:
+                continue
+            if message.has_error():  # out of Flower's sight for a minute: it will be asked again if it comes back
+                pending[site].message = None
+                continue
+            reply = _read(site, message.content, pending[site].note["id"])
+            if reply is None:
+                continue
+            came = True
+            arrived[site] = self._early(reply) if site != turn else reply
+            self.roster.sites[site].doing = ""
+            self.roster.sites[site].bytes_up += sum(map(len, reply.payloads))
+            del pending[site]
+        return came
+
+    def _give_up(self, pending: dict[str, _Pending], arrived: dict[str, Reply], until: float, patience: float) -> None:
+        now = time.monotonic()
+        nobody = not arrived and not any(self.roster.sites[site].online for site in pending)
+        for site, waiting in list(pending.items()):
+            if nobody or self.roster.sites[site].online:
+                waiting.gone = None  # where nobody is in sight, it is we who are cut off
+            elif waiting.gone is None:
+                waiting.gone = now
+            late = now >= until
+            if late or (waiting.gone is not None and now - waiting.gone >= self._absence):
+                why = (
+                    f"late: no answer within {patience:.0f} s"
+                    if late and waiting.gone is None
+                    else f"cut off: not seen for {now - (waiting.gone or now):.0f} s"
+                )
+                arrived[site] = Reply(site, lost=why)
+                self.roster.sites[site].doing = ""
+                del pending[site]
+
+    def _early(self, reply: Reply) -> Reply:
+        """A large one waits on disk till it is its turn, so that memory does not grow with the number of sites."""
+        if sum(map(len, reply.payloads)) < LARGE:
+            return reply
+        path = self._spool / f"{self.roster.sites[reply.site].node}.reply"
+        path.write_bytes(b"".join(reply.payloads))
+        return replace(reply, payloads=(), waiting=(path, tuple(map(len, reply.payloads))))
+
+
+def _note(ask: Ask, encoded: dict[int, bytes]) -> Note:
+    """What goes to all sites is encoded once."""
+    payloads: list[bytes] = []
+
+    def put(packed: Packed) -> int:
+        if id(packed) not in encoded:
+            encoded[id(packed)] = packed.to_bytes()
+        payloads.append(encoded[id(packed)])
+        return len(payloads) - 1
+
+    return ask.site, {"what": "ask", "ask": ask.note(put)}, payloads
+
+
+def _sent(grid: Grid, message: Message) -> list[str | None]:
+    try:
+        return list(grid.push_messages([message])) or [None]
+    except httpx.HTTPError as error:
+        raise GrandRoundsError(f"Flower's SuperLink does not take messages: {error}; go on with --resume") from error
+
+
+def _pulled(grid: Grid, ids: Sequence[str]) -> list[Message]:
+    try:
+        return list(grid.pull_messages(ids))
+    except httpx.HTTPError as error:
+        raise GrandRoundsError(f"Flower's SuperLink does not answer: {error}; go on with --resume") from error
+
+
+def _read(site: str, content: RecordDict, wanted: str) -> Reply | None:
+    """The reply to this very note; None: to another one."""
+    try:
+        note, payloads = from_records(content)
+    except PayloadError as problem:
+        return Reply(site, lost=f"rejected: {problem}")
+    return Reply(site, note, payloads) if note.get("id") == wanted else None
+
+
+def _answer(reply: Reply) -> Answer:
+    if reply.lost:
+        return Answer(reply.site, lost=reply.lost)
+    try:
+        packed = Packed.from_bytes(reply.payloads[0]) if reply.payloads else None
+        said = reply.note["answer"]
+        version, lost = said["version"], said["lost"]
+        plain = version is None or isinstance(version, str), lost is None or isinstance(lost, str)
+        if not all(plain) or (packed is None) != (lost is not None):
+            raise PayloadError("an answer is a payload, or a reason why there is none")
+        return Answer(reply.site, packed, version, lost, bool(said["lacks_public"]))
+    except (PayloadError, KeyError, TypeError) as problem:
+        return Answer(reply.site, lost=f"rejected: {problem if isinstance(problem, PayloadError) else 'not an answer'}")
+
+
+def _doing(note: Mapping[str, Any]) -> str:
+    return str(note["ask"]["method"]) if note["what"] == "ask" else str(note["what"])

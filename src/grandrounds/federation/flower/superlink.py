@@ -1,0 +1,213 @@
+"""Flower's SuperLink in a process of its own, and the coordinator's way in: keys, one run, its Grid.
+
+SuperLink serves nodes, runs and their administration on one port. Sites need the first only, so everything else asks
+for a secret that is made anew at each start: who can reach the port can't submit runs, register keys or read replies.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import httpx
+from flwr.cli.build import build_fab_from_disk
+from flwr.common.serde import fab_to_proto, run_from_proto
+from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest
+from flwr.supercore.constant import TaskType
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.fab import Fab
+from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
+from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
+from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.superlink.grid import HttpGrid
+
+from grandrounds import child
+from grandrounds.errors import GrandRoundsError
+
+HEADER = "x-grandrounds-coordinator"
+OPEN = ("/v1/fleet/", "/health")
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+_APP = """[project]
+name = "grandrounds"
+version = "1.0.0"
+description = "Sites run their own copy of grandrounds, never this."
+license = "Apache-2.0"
+dependencies = []
+[tool.flwr.app]
+publisher = "grandrounds"
+[tool.flwr.app.components]
+serverapp = "grandrounds_app:server"
+clientapp = "grandrounds_app:client"
+"""
+_CODE = """from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+server = ServerApp()
+client = ClientApp()
+"""
+
+
+class SuperLink:
+    """A running SuperLink; it ends with this process."""
+
+    def __init__(self, folder: Path, bind: str, port: int, tls: tuple[Path, Path, Path] | None) -> None:
+        """`tls` are the CA's certificate, the server's and its key; without it everything travels in the open."""
+        self._secret, self._folder = secrets.token_hex(32), folder
+        self._ca = tls[0].read_bytes() if tls else None
+        self._address = f"{'127.0.0.1' if bind in ('0.0.0.0', '::') else bind}:{port}"
+        safety = ["--insecure"]
+        if tls:
+            names = ("--ssl-ca-certfile", "--ssl-certfile", "--ssl-keyfile")
+            safety = [word for name, path in zip(names, tls, strict=True) for word in (name, str(path))]
+            safety.append("--enable-supernode-auth")
+        self._log = (folder / "superlink.log").open("ab")
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", __name__, "--host", bind, "--port", str(port), "--isolation", "process"),
+                *("--disable-runtime-dependency-installation", *safety),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=self._log,
+            env={**os.environ, **QUIET, "FLWR_HOME": str(folder / "flower")},
+            start_new_session=True,  # Ctrl-C is ours to handle
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{self._secret}\n".encode())
+        self._process.stdin.flush()  # and stays open: it ends when we do
+        self._heartbeat: HeartbeatSender | None = None
+
+    def open_run(self, keys: Sequence[bytes]) -> HttpGrid:
+        """Register the sites' public keys, start a run, and take the part of its server."""
+        control = self._client(ControlHttpClient)
+        self._wait(control)
+        for key in keys:
+            control.RegisterNode(RegisterNodeRequest(public_key=key))
+        app = self._folder / "flower" / "app"
+        (app / "grandrounds_app").mkdir(parents=True, exist_ok=True)
+        (app / "pyproject.toml").write_text(_APP)
+        (app / "grandrounds_app" / "__init__.py").write_text(_CODE)
+        content = build_fab_from_disk(app)
+        control.StartRun(StartRunRequest(fab=fab_to_proto(Fab(sha256(content).hexdigest(), content, {}))))
+        acquired = self._client(RuntimeHttpClient).AcquireTask(
+            AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
+        )
+        grid = _Grid(self._address, self._ca, acquired.token, _Secret(self._secret))
+        given = grid.client.PullTaskInput(PullTaskInputRequest())
+        grid.set_run(run_from_proto(given.run))
+        TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id  # what messages are stamped with
+        TaskIdentity.node_id = given.context.node_id
+        self._heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(grid.client))
+        self._heartbeat.start()
+        return grid
+
+    def close(self) -> None:
+        if self._heartbeat is not None and self._heartbeat.is_running:
+            self._heartbeat.stop()
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
+        self._process.kill()
+        self._log.close()
+
+    def check(self) -> None:
+        """GrandRoundsError where it is no longer there."""
+        if self._process.poll() is not None:
+            raise GrandRoundsError(
+                f"Flower's SuperLink ended by itself; '{self._folder / 'superlink.log'}' says why "
+                "(is the port already taken?); go on with --resume"
+            )
+
+    def _wait(self, control: ControlHttpClient, patience: float = 60.0) -> None:
+        until = time.monotonic() + patience
+        url = f"{'https' if self._ca else 'http'}://{self._address}/health"
+        while time.monotonic() < until:
+            self.check()
+            with suppress(httpx.TransportError):
+                control._client.get(url)
+                return
+            time.sleep(0.1)
+        raise GrandRoundsError(f"Flower's SuperLink did not begin to answer within {patience:.0f} s")
+
+    def _client(self, kind: Any) -> Any:
+        versions = RuntimeVersionHttpInterceptor(component_name="flwr-serverapp")
+        return kind.from_server_address(self._address, self._ca is None, self._ca, [versions, _Secret(self._secret)])
+
+
+class _Secret:
+    """Shows SuperLink that it is us."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+
+    def intercept(self, context: ProtobufRequestContext, call_next: ProtobufCall) -> httpx.Response:
+        context.request.headers[HEADER] = self._secret
+        return call_next(context)
+
+
+class _Grid(HttpGrid):
+    def __init__(self, address: str, ca: bytes | None, token: str, secret: _Secret) -> None:
+        super().__init__(address, ca is None, ca, token=token)
+        self._secret = secret
+
+    @property
+    def client(self) -> RuntimeHttpClient:
+        return self._runtime_client
+
+    def _connect(self) -> None:
+        self._client = RuntimeHttpClient.from_server_address(
+            self._addr,
+            self._insecure,
+            self._cert,
+            [
+                RuntimeVersionHttpInterceptor(component_name="flwr-serverapp"),
+                RuntimeTokenHttpInterceptor(token=self._token),
+                self._secret,
+            ],
+            retry_invoker=self._retry_invoker,
+        )
+
+
+class Guard:
+    """Whatever is not for sites is for who knows the secret."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]], secret: str) -> None:
+        self._app, self._secret = app, secret.encode()
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and not scope["path"].startswith(OPEN):
+            given = dict(scope["headers"]).get(HEADER.encode(), b"")
+            if not hmac.compare_digest(given, self._secret):
+                await send({"type": "http.response.start", "status": 403, "headers": []})
+                await send({"type": "http.response.body", "body": b"this is for the coordinator alone"})
+                return
+        await self._app(scope, receive, send)
+
+
+def _serve() -> None:
+    """What the process runs: SuperLink, guarded."""
+    from flwr.superlink import extensions
+    from flwr.superlink.cli.flower_superlink import flower_superlink
+    from starlette.middleware import Middleware
+
+    secret = sys.stdin.buffer.readline().strip().decode()
+    child.end_with(sys.stdin.buffer)
+    guard = Middleware(Guard, secret=secret)
+    extensions.get_middleware = lambda: (guard,)
+    flower_superlink()
+
+
+if __name__ == "__main__":
+    _serve()
