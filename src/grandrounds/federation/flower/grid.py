@@ -195,7 +195,7 @@ class OverGrid:
 
     def _give_up(self, pending: dict[str, _Pending], arrived: dict[str, Reply], until: float, patience: float) -> None:
         now = time.monotonic()
-        nobody = not arrived and not any(self.roster.sites[site].online for site in pending)
+        nobody = not any(presence.online for presence in self.roster.sites.values())
         for site, waiting in list(pending.items()):
             if nobody or self.roster.sites[site].online:
                 waiting.gone = None  # where nobody is in sight, it is we who are cut off
