@@ -21,11 +21,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
 PRELOADED = (
     "grandrounds.cli.app",
+    "grandrounds.experiment.consortium",
+    "grandrounds.experiment.rehearsal",
+    "grandrounds.federation.flower.node",
     "click",
     "numpy.random",
     "torch._dynamo",
@@ -33,6 +37,7 @@ PRELOADED = (
     "transformers.models.bert.modeling_bert",
     "transformers.models.auto.modeling_auto",
 )
+NUMBERS = count()
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "COLUMNS": "120"}
 
 
@@ -71,6 +76,16 @@ class Running:
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """As a power cut would: it and whatever of its processes share its session."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.ended(10)
+
+    def said(self) -> str:
+        """What it has said so far."""
+        return self._stderr.read_text("utf-8")
 
     def ended(self, timeout: float) -> bool:
         if self._code is None:
@@ -113,7 +128,7 @@ class Running:
 def start(*arguments: str | Path, cwd: Path | None = None, prelude: str = "") -> Running:
     """Start `grandrounds ARGUMENTS`; `prelude` is Python that its process runs first."""
     scratch = _scratch()
-    number = len(list(scratch.iterdir()))
+    number = next(NUMBERS)
     stdout, stderr = scratch / f"{number}.out", scratch / f"{number}.err"
     wish = {"argv": ["grandrounds", *map(str, arguments)], "cwd": str(cwd or scratch), "prelude": prelude}
     return Running(_ask({**wish, "stdout": str(stdout), "stderr": str(stderr)}), stdout, stderr)

@@ -10,6 +10,7 @@ import typer
 
 from grandrounds.cli.console import out
 from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.audit import compare as compare_logs
 from grandrounds.federation.audit import verify as verify_chain
 
 app = typer.Typer(help="The log of what travelled.", no_args_is_help=True)
@@ -31,3 +32,15 @@ def verify(run: Annotated[Path, typer.Argument(help="A run folder, or an audit.j
         except (ValueError, KeyError) as error:
             raise GrandRoundsError(f"{result} does not hold the head of the audit log; it was edited") from error
     out.print(f"{log}: {verify_chain(log, head)} lines, the chain is whole", soft_wrap=True)
+
+
+@app.command()
+def compare(
+    coordinator: Annotated[Path, typer.Argument(help="The coordinator's run folder, or its audit.jsonl.")],
+    site: Annotated[Path, typer.Argument(help="The site's audit.jsonl, or the folder that holds it.")],
+    name: Annotated[str, typer.Option("--site", help="The site's name.")],
+) -> None:
+    """Check that both sides logged the same payloads between them, byte for byte by their digests."""
+    ours, theirs = (path / "audit.jsonl" if path.is_dir() else path for path in (coordinator, site))
+    found = compare_logs(ours, theirs, name)
+    out.print(f"{found.agreed} payloads agree; {found.only_site} never reached the coordinator's log", soft_wrap=True)

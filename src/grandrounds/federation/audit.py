@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -76,3 +78,32 @@ def verify(path: Path, head: str | None = None) -> int:
     if head is not None and head not in seen:
         raise GrandRoundsError(f"{path}: the log was cut or its last line edited: a later line was once recorded")
     return len(lines)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two sides' logs of what passed between them."""
+
+    agreed: int
+    only_site: int
+    """Payloads that the site logged and the coordinator did not: they were lost on the way, or it was killed."""
+
+
+def compare(coordinator: Path, site: Path, name: str) -> Agreement:
+    """GrandRoundsError names the first payload that the coordinator logged for this site and the site did not."""
+    theirs = Counter(key for _, key in _payloads(site, name))
+    agreed = 0
+    for number, key in _payloads(coordinator, name):
+        if not theirs[key]:
+            raise GrandRoundsError(f"{coordinator}:{number}: '{site}' does not know of this payload")
+        theirs[key] -= 1
+        agreed += 1
+    return Agreement(agreed, theirs.total())
+
+
+def _payloads(path: Path, site: str) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    verify(path)
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        record = json.loads(line)
+        if "digest" in record and record.get("site") == site:
+            yield number, tuple(record[key] for key in ("round", "exchange", "direction", "kind", "bytes", "digest"))

@@ -104,8 +104,8 @@ def public_of(text: str) -> PublicKey:
 
 
 def fingerprint(key: PublicKey) -> str:
-    """What two engineers read to each other over the telephone."""
-    digest = sha256(_ssh(key).split()[1]).digest()
+    """What two engineers read to each other over the telephone; `ssh-keygen -lf` shows the same."""
+    digest = sha256(base64.b64decode(_ssh(key).split()[1])).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 

@@ -178,9 +178,14 @@ def _explained(error: Exception, door: Door) -> str:
     """What is wrong, in a sentence for the hospital's engineer."""
     if isinstance(error, httpx.HTTPStatusError):
         status = error.response.status_code
-        if status in (401, 403) or "No SuperNode found" in error.response.text:
-            return f"the coordinator at {door.address} does not know this site's key: has it got our public key?"
+        if status in (401, 412):
+            return (
+                f"the coordinator at {door.address} does not know this site's key (has it got our public key?), or "
+                "another process serves with it"
+            )
         return f"the coordinator at {door.address} answers with status {status}"
+    if isinstance(error, httpx.RemoteProtocolError) and door.ca is None:
+        return f"{door.address} speaks TLS, and this site's enrolment says plaintext"
     if isinstance(error, httpx.ConnectError):
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):

@@ -1,0 +1,130 @@
+"""What a wire costs: an empty exchange, 90 MB to and from two sites, a FedAvg round over loopback and in process.
+
+    python -m benchmarks.between_hosts [--encoder FOLDER] [--out FILE]
+
+Sites are processes of this machine, with TLS and keys; the encoder is `tiny` unless a folder is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.hosts import SITES, Hosts, free_port
+
+from grandrounds import child
+from grandrounds.federation.flower.grid import OverGrid, Roster
+from grandrounds.federation.flower.node import Door, app_of, serve
+from grandrounds.federation.flower.superlink import SuperLink
+from grandrounds.federation.keys import issue_certificate, make_authority, make_key, public_bytes, read_private
+from grandrounds.federation.payloads import Packed
+
+NAMES = ("a", "b")
+
+
+class Echo:
+    """A desk that sends back what it got."""
+
+    ended: str | None = None
+
+    def __call__(self, note: dict[str, Any], payloads: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+        return {"id": note["id"]}, list(payloads)
+
+
+def site(address: str, folder: str, name: str) -> None:
+    torch.set_num_threads(1)
+    root = Path(folder)
+    door = Door(address, root / "ca.crt", read_private(root / f"{name}.key"), root / f"{name}.node")
+    echo: Any = Echo()
+    serve(door, app_of(echo), lambda: False, lambda sentence: None)
+
+
+def wire(megabytes: int, repeats: int = 20) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        root, port = Path(folder), free_port()
+        make_authority(root, "benchmark")
+        issue_certificate(root, ["127.0.0.1"])
+        keys = {public_bytes(make_key(root / f"{name}.key", root / f"{name}.pub")): name for name in NAMES}
+        link = SuperLink(root, "127.0.0.1", port, (root / "ca.crt", root / "server.crt", root / "server.key"))
+        grid = link.open_run(list(keys))
+        processes = [child.start(site, f"127.0.0.1:{port}", folder, name, daemon=True) for name in NAMES]
+        try:
+            over = OverGrid(grid, Roster(grid, keys), root / "spool")
+            while not all(presence.online for presence in over.roster.look().values()):
+                time.sleep(0.1)
+            empty = [timed(lambda: list(over.converse([(name, {"what": "x"}, ()) for name in NAMES])))]
+            empty += [
+                timed(lambda: list(over.converse([(name, {"what": "x"}, ()) for name in NAMES])))
+                for _ in range(repeats)
+            ]
+            packed = Packed("parameters", {}, {"w": torch.randn(megabytes * 250_000)})
+            encode = timed(lambda: packed.to_bytes())
+            data = packed.to_bytes()
+            decode = timed(lambda: Packed.from_bytes(data).digest)
+            large = [
+                timed(lambda: list(over.converse([(name, {"what": "x"}, (data,)) for name in NAMES]))) for _ in range(3)
+            ]
+        finally:
+            for process in processes:
+                process.terminate()
+            link.close()
+    return {
+        "empty_exchange_seconds": round(statistics.median(empty[1:]), 3),
+        "megabytes": megabytes,
+        "sites": len(NAMES),
+        "exchange_seconds": round(statistics.median(large), 2),
+        "of_which_encoding": round(encode, 3),
+        "of_which_decoding_and_digest_a_reply": round(decode, 3),
+    }
+
+
+def timed(work: Any) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def rounds(encoder: str) -> dict[str, Any]:
+    """Median seconds of FedAvg's rounds, over loopback and in one process on the same data."""
+    with tempfile.TemporaryDirectory() as folder:
+        hosts = Hosts(Path(folder), encoder, federation__rounds=4).found()
+        hosts.run().good()
+        over = [json.loads(line) for line in (hosts.root / "run" / "metrics.jsonl").read_text().splitlines()]
+        inside = [json.loads(line) for line in (hosts.reference() / "metrics.jsonl").read_text().splitlines()]
+    between, within = (statistics.median(line["seconds"] for line in lines[1:]) for lines in (over, inside))
+    return {
+        "sites": len(SITES),
+        "parameters_mb": round(over[-1]["bytes_up"] / len(SITES) / 1e6, 1),
+        "round_seconds_between_hosts": round(between, 2),
+        "round_seconds_in_process": round(within, 2),
+        "ratio": round(between / within, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--encoder", default="tiny")
+    parser.add_argument("--megabytes", type=int, default=90)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    found = {
+        "command": "python -m benchmarks.between_hosts",
+        "encoder": Path(given.encoder).name,
+        "wire": wire(given.megabytes),
+        "fedavg": rounds(given.encoder),
+    }
+    text = json.dumps(found, indent=1)
+    sys.stdout.write(text + "\n")
+    if given.out:
+        given.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""A coordinator and three sites as processes on loopback, with TLS and keys: what leaves, and what survives a kill."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grandrounds.federation.audit import compare, verify
+from grandrounds.federation.keys import issue_certificate, make_authority
+from tests.cli.commands import run, start
+from tests.hosts import CANARIES, SITES, Hosts, everything, until
+
+Found = Callable[..., Hosts]
+
+
+@pytest.fixture
+def found(tmp_path: Path, encoder_folder: Callable[[str], Path]) -> Iterator[Found]:
+    made: list[Hosts] = []
+
+    def make(**settings: Any) -> Hosts:
+        folder = tmp_path / f"hosts{len(made)}"
+        folder.mkdir()
+        made.append(Hosts(folder, encoder_folder("bert"), **settings).found())
+        return made[-1]
+
+    yield make
+    for hosts in made:
+        hosts.close()
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "feded"])
+def test_the_model_is_that_of_one_process_and_no_word_of_a_site_reaches_the_coordinator(
+    found: Found, algorithm: str
+) -> None:
+    hosts = found(algorithm__name=algorithm)
+    result = hosts.run().json()
+    assert result["rounds"] == 2
+    assert hosts.models() == hosts.reference_models()
+    for site in SITES:
+        assert "the federation has finished" in hosts.running[site].wait().good().stdout
+        logs = hosts.root / "run" / "audit.jsonl", hosts.enrolment(site) / "private" / "audit.jsonl"
+        verify(logs[1])
+        assert compare(*logs, site).agreed >= 4
+    verify(hosts.root / "run" / "audit.jsonl", result["audit_head"])
+    for folder in list(hosts.root.rglob("private")):
+        shutil.rmtree(folder)  # what is the sites' own
+    seen = {**everything(hosts.root), Path("said"): hosts.running["coordinator"].said().encode()}
+    assert len(seen) > 20
+    known = (hosts.folder / "charity.jsonl").read_bytes()
+    for canary in CANARIES:
+        assert any(canary.encode() in (hosts.folder / f"{site}.jsonl").read_bytes() for site in SITES)
+        assert not [path for path, data in seen.items() if canary.encode() in data]
+    assert known not in seen.values()
+
+
+def test_killed_coordinator_and_sites_come_back_and_end_with_the_same_bits(found: Found) -> None:
+    """Two kills of each, at random moments; sites rejoin by themselves, the coordinator with --resume."""
+    hosts = found(federation__rounds=4, algorithm__name="feded", algorithm__download="predictions")
+    rng = random.Random(1)
+    for site in SITES:
+        hosts.join(site)
+    for kill in range(2):
+        coordinator = hosts.coordinate(*(["--resume"] if kill else []))
+        until(lambda: (hosts.root / "run" / "metrics.jsonl").exists(), 120)
+        time.sleep(rng.random())
+        assert not coordinator.ended(0)
+        coordinator.kill()
+    coordinator = hosts.coordinate("--resume", "--json")
+    for _ in range(2):
+        victim = rng.choice(SITES)
+        process = hosts.running[victim]
+        until(lambda process=process: coordinator.ended(0) or "joined" in process.said(), 120)
+        time.sleep(rng.random())
+        hosts.running[victim].kill()
+        hosts.join(victim)
+    result = hosts.finish(coordinator).json()
+    assert result["rounds"] == 4
+    lines = [json.loads(line) for line in (hosts.root / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["round"], line["lost"]) for line in lines] == [(number, {}) for number in (1, 2, 3, 4)]
+    assert hosts.models() == hosts.reference_models()
+    verify(hosts.root / "run" / "audit.jsonl", result["audit_head"])
+
+
+def stranger(hosts: Hosts, site: str, how: str) -> None:
+    """Make the site one that must not get in."""
+    enrolment = hosts.enrolment(site)
+    match how:
+        case "unregistered key":
+            shutil.rmtree(enrolment / "private")
+            run("site", "init", enrolment).good()
+        case "wrong authority":
+            make_authority(enrolment, "another")
+            (enrolment / "ca.key").unlink()
+        case "plaintext":
+            about = enrolment / "site.toml"
+            about.write_text(about.read_text().replace("insecure = false", "insecure = true"))
+
+
+REFUSALS = {
+    "unregistered key": "does not know this site's key",
+    "wrong authority": "is not this federation's coordinator, or its certificate has expired",
+    "plaintext": "speaks TLS, and this site's enrolment says plaintext",
+}
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+def test_strangers_do_not_get_in(found: Found, how: str) -> None:
+    hosts = found()
+    stranger(hosts, "mercy", how)
+    for site in SITES:
+        hosts.join(site, *(["--insecure"] if how == "plaintext" and site == "mercy" else []))
+    coordinator = hosts.coordinate("--at-least", "2", "--json")
+    until(lambda: REFUSALS[how] in hosts.running["mercy"].said(), 120)
+    result = coordinator.wait(240).json()
+    assert [row["name"] for row in result["sites"]] == ["charity", "general"]
+    assert result["left_out"] == ["mercy"]
+    assert "joined" not in hosts.running["mercy"].said()
+
+
+def test_an_expired_certificate_is_refused_by_both_sides(found: Found) -> None:
+    hosts = found()
+    issue_certificate(hosts.root, ["127.0.0.1"], days=-1)
+    said = run("coordinator", hosts.root).complaint()
+    assert said == f"the server's certificate has expired; renew it with: grandrounds federation renew {hosts.root}"
+    blind = (
+        "from grandrounds.experiment import consortium\n"
+        "consortium.Consortium.check_certificate = lambda self: None\n"
+        "from grandrounds.federation.flower import superlink\n"
+        "superlink.SuperLink.open_run = lambda self, keys: __import__('time').sleep(60)\n"
+    )
+    hosts.running["coordinator"] = start("coordinator", hosts.root, prelude=blind)
+    site = hosts.join("mercy")
+    until(lambda: "its certificate has expired (certificate has expired)" in site.said(), 120)
+    hosts.running["coordinator"].kill()
+    run("federation", "renew", hosts.root).good()
+
+
+def test_sites_that_do_not_fit_are_told_why_and_so_is_the_coordinator(found: Found) -> None:
+    hosts = found()
+    toml = hosts.enrolment("mercy") / "terms" / "federation.toml"
+    toml.write_text(toml.read_text().replace("learning_rate = 0.002", "learning_rate = 0.02"))
+    for site in SITES:
+        hosts.join(site)
+    ours = hosts.coordinate().wait(240).complaint()
+    theirs = hosts.running["mercy"].wait(60).complaint()
+    assert ours.startswith("site 'mercy' was enrolled on other terms (")
+    assert theirs == f"the coordinator refused this site: {ours}"
+
+
+def test_a_dry_run_shows_what_would_leave_and_joins_nothing(found: Found, tmp_path: Path) -> None:
+    hosts = found(algorithm__name="feded", algorithm__vote="counts", federation__compression="int8")
+    policy = tmp_path / "policy.toml"
+    policy.write_text('allow = ["predictions", "done"]\n')
+    where = ("site", "join", hosts.enrolment("mercy"), "--data", hosts.folder / "mercy.jsonl", "--policy", policy)
+    uploads = run(*where, "--dry-run", "--json").json()
+    assert [(upload["kind"], upload["refused"] == "") for upload in uploads] == [
+        ("label_counts", False),
+        ("predictions", True),
+    ]
+    assert uploads[0]["tensors"] == {"n": [3]}
+    table = run(*where, "--dry-run").good().stdout
+    assert "train_and_predict" in table
+    assert "may leave" in table
+    assert not (hosts.enrolment("mercy") / "private" / "audit.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("coordinator", "{root}"), "the public key of mercy is missing"),
+        (("coordinator", "nowhere"), "'nowhere' holds no federation"),
+        (("site", "join", "nowhere", "--data", "x"), "'nowhere' is not an enrolment"),
+        (("site", "init", "{root}/enrolment/general"), "exists already"),
+        (("site", "join", "{root}/enrolment/general", "--data", "nothing.jsonl"), "nothing.jsonl"),
+        (("federation", "create", "{root}", "--sites", "a"), "already holds a federation"),
+        (("federation", "create", "{new}", "--sites", "a,a", "--config", "{config}"), "site 'a' is named twice"),
+        (("federation", "create", "{new}", "--sites", "a/b", "--config", "{config}"), "'a/b' can't be a site's name"),
+        (
+            ("federation", "create", "{new}", "--sites", "a", "--config", "{config}", "data.public=0.5"),
+            "data.public is a share of the training data, which the coordinator does not have; give a file",
+        ),
+        (
+            ("federation", "create", "{new}", "--sites", "a", "--config", "{config}", "algorithm.name=centralized"),
+            "'centralized' needs all data in one place: it can only be simulated",
+        ),
+    ],
+)
+def test_mistakes_get_one_sentence(mistaken: Hosts, arguments: tuple[str, ...], sentence: str) -> None:
+    names = {"root": mistaken.root, "new": mistaken.folder / "new", "config": mistaken.config}
+    assert sentence in run(*(argument.format(**names) for argument in arguments)).complaint()
+
+
+@pytest.fixture(scope="module")
+def mistaken(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Callable[[str], Path]) -> Hosts:
+    hosts = Hosts(tmp_path_factory.mktemp("mistaken"), encoder_folder("bert")).found()
+    (hosts.root / "keys" / "mercy.pub").unlink()
+    return hosts
+
+
+def test_a_template_is_written_where_there_is_no_config(tmp_path: Path) -> None:
+    said = run("federation", "create", tmp_path / "new", "--sites", "a,b").good().stdout
+    assert "wrote a template" in said
+    assert 'name = "fedavg"' in (tmp_path / "new" / "config.toml").read_text()
