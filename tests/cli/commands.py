@@ -85,7 +85,7 @@ class Running:
 
     def said(self) -> str:
         """What it has said so far."""
-        return self._stderr.read_text("utf-8")
+        return self._stderr.read_text("utf-8") if self._stderr.exists() else ""
 
     def ended(self, timeout: float) -> bool:
         if self._code is None:

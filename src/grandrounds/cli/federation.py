@@ -89,7 +89,7 @@ def create(
     if not names:
         raise ConfigError("--sites names no site; write them with commas, such as --sites charity,mercy")
     made = load_config(path, overrides or [])
-    hosts = host or [socket.gethostname(), "localhost", "127.0.0.1"]
+    hosts = host or [socket.gethostname()]
     base = (data or path.parent).resolve()
     if insecure:
         err.print(f"  {INSECURE}", soft_wrap=True)
@@ -114,7 +114,7 @@ def renew(
     consortium = Consortium(folder)
     if consortium.tls is None:
         raise GrandRoundsError(f"'{folder}' is insecure and has no certificate")
-    until = issue_certificate(folder, consortium.founded.hosts, days)
+    until = issue_certificate(folder, consortium.founded.names, days)
     out.print(f"the new certificate holds until {until:%Y-%m-%d}", soft_wrap=True)
 
 

@@ -46,7 +46,7 @@ from grandrounds.federation.contract import Registration
 from grandrounds.federation.coordinator import check_registrations
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.flower.grid import OverGrid, Roster
-from grandrounds.federation.flower.superlink import SuperLink
+from grandrounds.federation.flower.superlink import EVERYWHERE, SuperLink
 from grandrounds.federation.keys import (
     PublicKey,
     expires,
@@ -77,6 +77,12 @@ class Founded:
     data: str
     """Where the coordinator's own corpora lie."""
     insecure: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """All that the certificate is for: the coordinator itself connects from this machine."""
+        own = [] if self.bind in EVERYWHERE else [self.bind]
+        return list(dict.fromkeys([*self.hosts, *own, "localhost", "127.0.0.1"]))
 
 
 class Consortium:
@@ -122,7 +128,7 @@ def create(folder: Path, founded: Founded, config: Config) -> Consortium:
     _make_terms(config, Path(founded.data), folder / "terms")
     if not founded.insecure:
         make_authority(folder, founded.name)
-        issue_certificate(folder, founded.hosts)
+        issue_certificate(folder, founded.names)
     for site in founded.sites:
         _enrol(folder, founded, site)
     (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")

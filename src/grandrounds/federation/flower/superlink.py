@@ -36,6 +36,7 @@ from flwr.superlink.grid import HttpGrid
 from grandrounds import child
 from grandrounds.errors import GrandRoundsError
 
+EVERYWHERE = ("0.0.0.0", "::")
 HEADER = "x-grandrounds-coordinator"
 OPEN = ("/v1/fleet/", "/health")
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
@@ -66,7 +67,7 @@ class SuperLink:
         """`tls` are the CA's certificate, the server's and its key; without it everything travels in the open."""
         self._secret, self._folder = secrets.token_hex(32), folder
         self._ca = tls[0].read_bytes() if tls else None
-        self._address = f"{'127.0.0.1' if bind in ('0.0.0.0', '::') else bind}:{port}"
+        self._address = f"{'127.0.0.1' if bind in EVERYWHERE else bind}:{port}"
         safety = ["--insecure"]
         if tls:
             names = ("--ssl-ca-certfile", "--ssl-certfile", "--ssl-keyfile")
@@ -133,13 +134,16 @@ class SuperLink:
     def _wait(self, control: ControlHttpClient, patience: float = 60.0) -> None:
         until = time.monotonic() + patience
         url = f"{'https' if self._ca else 'http'}://{self._address}/health"
+        problem = ""
         while time.monotonic() < until:
             self.check()
-            with suppress(httpx.TransportError):
+            try:
                 control._client.get(url)
                 return
+            except httpx.TransportError as error:
+                problem = str(error)
             time.sleep(0.1)
-        raise GrandRoundsError(f"Flower's SuperLink did not begin to answer within {patience:.0f} s")
+        raise GrandRoundsError(f"Flower's SuperLink did not begin to answer within {patience:.0f} s ({problem})")
 
     def _client(self, kind: Any) -> Any:
         versions = RuntimeVersionHttpInterceptor(component_name="flwr-serverapp")
