@@ -14,7 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
-from typing import Any, BinaryIO
+from typing import Any
 
 
 def start(function: Callable[..., object], *arguments: Any, daemon: bool = False) -> BaseProcess:
@@ -48,13 +48,3 @@ def _end_with_parent() -> None:
         wait([parent.sentinel])
         sys.stderr.flush()
         os._exit(1)
-
-
-def end_with(pipe: BinaryIO) -> None:
-    """End this process when whoever holds the other end of the pipe is gone."""
-
-    def watch() -> None:
-        pipe.read()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -6,13 +6,12 @@ for a secret that is made anew at each start: who can reach the port can't submi
 
 from __future__ import annotations
 
-import hmac
 import os
 import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -33,12 +32,10 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
-from grandrounds import child
 from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.flower import guard
 
 EVERYWHERE = ("0.0.0.0", "::")
-HEADER = "x-grandrounds-coordinator"
-OPEN = ("/v1/fleet/", "/health")
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 _APP = """[project]
 name = "grandrounds"
@@ -76,7 +73,7 @@ class SuperLink:
         self._log = (folder / "superlink.log").open("ab")
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", __name__, "--host", bind, "--port", str(port), "--isolation", "process"),
+                *(sys.executable, "-P", guard.__file__, "--host", bind, "--port", str(port), "--isolation", "process"),
                 *("--disable-runtime-dependency-installation", *safety),
             ],
             stdin=subprocess.PIPE,
@@ -157,7 +154,7 @@ class _Secret:
         self._secret = secret
 
     def intercept(self, context: ProtobufRequestContext, call_next: ProtobufCall) -> httpx.Response:
-        context.request.headers[HEADER] = self._secret
+        context.request.headers[guard.HEADER] = self._secret
         return call_next(context)
 
 
@@ -182,36 +179,3 @@ class _Grid(HttpGrid):
             ],
             retry_invoker=self._retry_invoker,
         )
-
-
-class Guard:
-    """Whatever is not for sites is for who knows the secret."""
-
-    def __init__(self, app: Callable[..., Awaitable[None]], secret: str) -> None:
-        self._app, self._secret = app, secret.encode()
-
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and not scope["path"].startswith(OPEN):
-            given = dict(scope["headers"]).get(HEADER.encode(), b"")
-            if not hmac.compare_digest(given, self._secret):
-                await send({"type": "http.response.start", "status": 403, "headers": []})
-                await send({"type": "http.response.body", "body": b"this is for the coordinator alone"})
-                return
-        await self._app(scope, receive, send)
-
-
-def _serve() -> None:
-    """What the process runs: SuperLink, guarded."""
-    from flwr.superlink import extensions
-    from flwr.superlink.cli.flower_superlink import flower_superlink
-    from starlette.middleware import Middleware
-
-    secret = sys.stdin.buffer.readline().strip().decode()
-    child.end_with(sys.stdin.buffer)
-    guard = Middleware(Guard, secret=secret)
-    extensions.get_middleware = lambda: (guard,)
-    flower_superlink()
-
-
-if __name__ == "__main__":
-    _serve()

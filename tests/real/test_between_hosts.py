@@ -1,0 +1,187 @@
+"""At length what tests/test_between_hosts.py shows in brief: every algorithm, 20 kills of each side, 25 strangers of
+each kind. Times are printed (pytest -s)."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grandrounds.federation import ALGORITHMS
+from grandrounds.federation.audit import compare, verify
+from grandrounds.federation.keys import issue_certificate, make_authority
+from tests.cli.commands import Running, run, start
+from tests.hosts import SITES, Hosts, until
+from tests.test_between_hosts import REFUSALS
+
+pytestmark = pytest.mark.real
+KILLS, TRIES = 20, 25
+BETWEEN = sorted(name for name, kind in ALGORITHMS.items() if not kind.pooled)
+
+
+@pytest.fixture
+def found(tmp_path: Path, encoder_folder: Callable[[str], Path]) -> Iterator[Callable[..., Hosts]]:
+    made: list[Hosts] = []
+
+    def make(**settings: Any) -> Hosts:
+        made.append(Hosts(tmp_path, encoder_folder("bert"), **settings).found())
+        return made[-1]
+
+    yield make
+    for hosts in made:
+        hosts.close()
+
+
+def metrics(hosts: Hosts) -> list[dict[str, Any]]:
+    path = hosts.root / "run" / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def summary(what: str, seconds: list[float]) -> str:
+    return f"{what}: median {statistics.median(seconds):.1f} s, at most {max(seconds):.1f} s, of {len(seconds)}"
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_every_algorithm_over_loopback(found: Callable[..., Hosts], name: str) -> None:
+    hosts = found(algorithm__name=name)
+    hosts.run().good()
+    assert hosts.models() == hosts.reference_models()
+    for site in SITES:
+        compare(hosts.root / "run" / "audit.jsonl", hosts.enrolment(site) / "private" / "audit.jsonl", site)
+
+
+def test_twenty_kills_of_the_coordinator(found: Callable[..., Hosts]) -> None:
+    hosts = found(federation__rounds=30, algorithm__name="feded", algorithm__download="predictions")
+    rng, back = random.Random(2), list[float]()
+    for site in SITES:
+        hosts.join(site)
+    finished = 0
+    for kill in range(KILLS):
+        began = time.monotonic()
+        coordinator = hosts.coordinate(*(["--resume"] if (hosts.root / "run" / "config.toml").exists() else []))
+        # At any moment: while it starts, while sites rejoin, within a round.
+        if kill % 4:
+            until(lambda finished=finished: len(metrics(hosts)) > finished, 120)
+            back.append(time.monotonic() - began)
+            time.sleep(rng.random())
+        else:
+            time.sleep(3 + 6 * rng.random())
+        coordinator.kill()
+        now = len(metrics(hosts))
+        assert now >= finished, "a finished round was lost"
+        finished = max(line["round"] for line in metrics(hosts)) if now else 0
+    result = hosts.finish(hosts.coordinate("--resume", "--json")).json()
+    print(summary("coordinator: from its start to the next finished round", back))
+    assert result["rounds"] == 30
+    assert [line["round"] for line in metrics(hosts)] == list(range(1, 31))
+    assert not any(line["lost"] for line in metrics(hosts))
+    assert hosts.models() == hosts.reference_models()
+    verify(hosts.root / "run" / "audit.jsonl", result["audit_head"])
+
+
+def test_twenty_kills_of_a_site(found: Callable[..., Hosts]) -> None:
+    hosts = found(federation__rounds=60, algorithm__name="feded", algorithm__download="predictions")
+    rng, back = random.Random(3), list[float]()
+    for site in SITES:
+        hosts.join(site)
+    coordinator = hosts.coordinate("--json")
+    until(lambda: len(metrics(hosts)) >= 1, 120)
+    for _ in range(KILLS):
+        victim = rng.choice(SITES)
+        time.sleep(rng.random())
+        hosts.running[victim].kill()
+        before, began = len(metrics(hosts)), time.monotonic()
+        hosts.join(victim)
+        until(lambda before=before: coordinator.ended(0) or len(metrics(hosts)) > before + 1, 120)
+        back.append(time.monotonic() - began)
+        assert not coordinator.ended(0), "more rounds are needed for so many kills"
+    result = hosts.finish(coordinator).json()
+    print(summary("site: from its restart to the end of the next whole round", back))
+    assert result["rounds"] == 60
+    assert not any(line["lost"] for line in metrics(hosts))
+    assert hosts.models() == hosts.reference_models()
+
+
+def test_a_site_that_stays_away_is_named_and_rejoins_with_its_state(found: Callable[..., Hosts]) -> None:
+    settings = {"algorithm__name": "feded", "algorithm__download": "predictions", "federation__absence": 3}
+    hosts = found(federation__rounds=30, **settings)
+    for site in SITES:
+        hosts.join(site)
+    coordinator = hosts.coordinate("--json")
+    until(lambda: len(metrics(hosts)) >= 2, 120)
+    hosts.running["mercy"].kill()
+    began = time.monotonic()
+    until(lambda: any(line["lost"] for line in metrics(hosts)), 120)
+    print(f"site: its loss is noticed and named after {time.monotonic() - began:.1f} s (absence 3 s)")
+    hosts.join("mercy")
+    result = hosts.finish(coordinator).json()
+    lost = [line["round"] for line in metrics(hosts) if line["lost"]]
+    assert result["rounds"] == 30
+    assert lost
+    assert lost[-1] < 30, "it never came back"
+    assert all(list(line["lost"]) == ["mercy"] for line in metrics(hosts) if line["lost"])
+
+
+class Gate:
+    """A coordinator that waits for all, while strangers knock as 'mercy'."""
+
+    def __init__(self, hosts: Hosts, coordinator: Running) -> None:
+        self.hosts, self.coordinator = hosts, coordinator
+        self.own = hosts.folder / "own"
+        shutil.copytree(hosts.enrolment("mercy"), self.own)
+
+    def knock(self, number: int, how: str) -> str:
+        """One stranger's try; what it was told."""
+        folder = self.hosts.folder / f"stranger{number}"
+        shutil.copytree(self.own, folder)
+        options: list[str] = []
+        match how:
+            case "unregistered key":
+                shutil.rmtree(folder / "private")
+                run("site", "init", folder).good()
+            case "wrong authority":
+                make_authority(folder, f"another {number}")
+            case "plaintext":
+                about = folder / "site.toml"
+                about.write_text(about.read_text().replace("insecure = false", "insecure = true"))
+                options = ["--insecure"]
+        data = ("--data", self.hosts.folder / "mercy.jsonl", "--format", "json")
+        process = start("site", "join", folder, *data, *options)
+        until(lambda: "trying again" in process.said(), 60)
+        said = process.said()
+        process.kill()
+        assert "joined" not in said
+        return next(line for line in said.splitlines() if "trying again" in line)[11:]
+
+
+@pytest.mark.parametrize("how", [*REFUSALS, "expired certificate"])
+def test_twenty_five_strangers_of_each_kind(found: Callable[..., Hosts], how: str) -> None:
+    hosts = found()
+    prelude = ""
+    if how == "expired certificate":
+        issue_certificate(hosts.root, ["127.0.0.1"], days=-1)
+        prelude = (
+            "from grandrounds.experiment import consortium\n"
+            "consortium.Consortium.check_certificate = lambda self: None\n"
+            "from grandrounds.federation.flower import superlink\n"
+            "superlink.SuperLink.open_run = lambda self, keys: __import__('time').sleep(600)\n"
+        )
+    coordinator = start("coordinator", hosts.root, prelude=prelude)
+    hosts.running["coordinator"] = coordinator
+    log = hosts.root / "superlink.log"
+    until(lambda: log.exists() and "Uvicorn running" in log.read_text(), 60)
+    time.sleep(1)
+    gate = Gate(hosts, coordinator)
+    told = {gate.knock(number, how) for number in range(TRIES)}
+    print(how, "->", *sorted(told))
+    wanted = REFUSALS.get(how, "its certificate has expired (certificate has expired)")
+    assert all(wanted in sentence for sentence in told)
+    assert "Activated node" not in log.read_text()
+    assert not coordinator.ended(0)
