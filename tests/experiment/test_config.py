@@ -11,6 +11,7 @@ import pytest
 import grandrounds.algorithms  # noqa: F401  registers them
 from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import load_config, make_config, parse_override
+from grandrounds.experiment.simulation import prepare
 from tests.conftest import TinyConfig
 
 BASE: dict[str, Any] = {"data": {"train": "a.jsonl", "test": "b.jsonl"}}
@@ -124,7 +125,12 @@ def test_a_format_without_a_corpus_and_a_target_that_is_never_measured_are_refus
 
 def test_the_digest_is_of_what_the_result_depends_on() -> None:
     digest = make_config(BASE).digest()
-    for same in ({"workers": 2}, {"federation.rounds": 99}, {"federation.checkpoint_every": 5}):
+    for same in (
+        {"workers": 2},
+        {"federation.rounds": 99},
+        {"federation.checkpoint_every": 5},
+        {"federation.deadline": 9},
+    ):
         assert make_config(BASE, same).digest() == digest
     for other in ({"seed": 2}, {"training.epochs": 2}, {"federation.fraction": 0.5}, {"algorithm.name": "fedatt"}):
         assert make_config(BASE, other).digest() != digest
@@ -132,7 +138,7 @@ def test_the_digest_is_of_what_the_result_depends_on() -> None:
 
 def test_a_config_without_data_or_file_is_explained(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.train is missing"):
-        make_config({})
+        prepare(make_config({}), tmp_path, tmp_path)
     with pytest.raises(ConfigError, match="there is no config"):
         load_config(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("seed = ")
