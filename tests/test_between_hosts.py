@@ -208,3 +208,10 @@ def test_a_template_is_written_where_there_is_no_config(tmp_path: Path) -> None:
     said = run("federation", "create", tmp_path / "new", "--sites", "a,b").good().stdout
     assert "wrote a template" in said
     assert 'name = "fedavg"' in (tmp_path / "new" / "config.toml").read_text()
+
+
+@pytest.mark.parametrize("command", [("coordinator", "x"), ("site", "init", "x"), ("federation", "keys", "x")])
+def test_without_flower_the_extra_is_named(command: tuple[str, ...]) -> None:
+    without = "from grandrounds.cli import federation\nfederation.find_spec = lambda name: None"
+    said = run(*command, prelude=without).complaint()
+    assert said == "this command needs Flower; install it with: pip install 'grandrounds[flower]'"

@@ -12,7 +12,7 @@ from rich.live import Live as Drawing
 from rich.table import Table
 
 from grandrounds.cli.console import Live, err, out, score_table, show_json
-from grandrounds.cli.federation import INSECURE
+from grandrounds.cli.federation import INSECURE, require_flower
 from grandrounds.cli.run import JsonOption
 from grandrounds.reports.wording import byte_size
 
@@ -32,6 +32,7 @@ def coordinator(
 
     Killed at any moment, the same command with --resume goes on; sites come back by themselves.
     """
+    require_flower()
     from grandrounds.experiment.consortium import Consortium, coordinate
 
     consortium = Consortium(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -51,6 +52,12 @@ INSECURE = (
 )
 
 
+def require_flower() -> None:
+    """Between hosts Flower carries the messages: an extra, since who simulates needs none of it."""
+    if find_spec("flwr") is None:
+        raise GrandRoundsError("this command needs Flower; install it with: pip install 'grandrounds[flower]'")
+
+
 @app.callback()
 def root() -> None:
     """Found a federation between hosts (the coordinator)."""
@@ -76,6 +83,7 @@ def create(
     insecure: Annotated[bool, typer.Option("--insecure", help=f"No TLS: {INSECURE}.")] = False,
 ) -> None:
     """Make certificates, the terms, and for each site a folder to send it. No secret is in those."""
+    require_flower()
     from grandrounds.experiment.consortium import Founded
     from grandrounds.experiment.consortium import create as found
 
@@ -108,6 +116,7 @@ def renew(
     days: Annotated[int, typer.Option(help="How long the new certificate holds.", min=1)] = 365,
 ) -> None:
     """Issue a new server certificate from the same authority: sites need nothing new."""
+    require_flower()
     from grandrounds.experiment.consortium import Consortium
     from grandrounds.federation.keys import issue_certificate
 
@@ -123,6 +132,7 @@ def keys(
     folder: Annotated[Path, typer.Argument(help="The federation's folder.", metavar="DIR")], as_json: JsonOption = False
 ) -> None:
     """Whose public key has come, with its fingerprint to compare over the telephone."""
+    require_flower()
     from grandrounds.experiment.consortium import Consortium
     from grandrounds.federation.keys import fingerprint
 

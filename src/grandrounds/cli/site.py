@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -10,7 +12,7 @@ import typer
 from rich.table import Table
 
 from grandrounds.cli.console import err, out, show_json, show_notes, waiting
-from grandrounds.cli.federation import INSECURE
+from grandrounds.cli.federation import INSECURE, require_flower
 from grandrounds.cli.run import JsonOption
 from grandrounds.errors import ConfigError, GrandRoundsError
 
@@ -32,6 +34,7 @@ def root() -> None:
 @app.command()
 def init(enrolment: EnrolmentArgument) -> None:
     """Make this site's key pair; the private key stays here, the public one goes back to the coordinator."""
+    require_flower()
     from grandrounds.experiment.hospital import read_enrolment
     from grandrounds.federation.keys import fingerprint, make_key
 
@@ -64,6 +67,7 @@ def join(
     as_json: JsonOption = False,
 ) -> None:
     """Check the site's data, then serve the coordinator until it is done, however often the line breaks."""
+    require_flower()
     from grandrounds.experiment.hospital import open_desk, read_enrolment, read_holding, with_policy
     from grandrounds.federation.keys import read_private
     from grandrounds.federation.policy import Policy
@@ -92,7 +96,12 @@ def _serve(ours: Enrolment, desk: Desk, key: PrivateKey) -> None:
     from grandrounds.federation.flower.node import Door, app_of, serve
 
     door = Door(ours.site.coordinator, ours.ca, key, ours.state / "node")
-    serve(door, app_of(desk), lambda: desk.ended is not None, _say)
+    try:
+        serve(door, app_of(desk), lambda: desk.ended is not None, _say)
+    except KeyboardInterrupt:
+        _say("left the federation; the same command joins again")
+        sys.stderr.flush()
+        os._exit(130)  # whatever still computes is not waited for
     if desk.ended:
         raise GrandRoundsError(f"the coordinator refused this site: {desk.ended}")
     models = ours.state / "models"

@@ -383,7 +383,7 @@ class _Meeting:
             manifest = {str(what): tuple(map(int, shape)) for what, shape in said["manifest"].items()}
             site = Registration(str(said["site"]), counts, [str(label) for label in said["labels"]], manifest)
             theirs = {what: str(said[what]) for what in ("version", "terms", "tokenizer")}
-            own_encoder = bool(said["own_encoder"])
+            own_encoder, held = bool(said["own_encoder"]), [str(digest) for digest in said["public"]]
         except (KeyError, TypeError, ValueError, AttributeError):
             self._refuse(name, f"site '{name}' did not say who it is in a way that can be read")
         ours = {"version": __version__, "terms": self._terms.digest, "tokenizer": self._terms.tokenizer}
@@ -404,6 +404,11 @@ class _Meeting:
             check_registrations([site], self._terms.task.labels, self._ground.expected.manifest)
         except ConfigError as problem:
             self._refuse(name, str(problem))
+        _, public = self._terms.public
+        if held and public and public not in held:
+            self._watcher.say(
+                f"site '{name}' holds version {held[-1]} of the public set, ours is {public}: it is sent anew"
+            )
         return replace(site, manifest=self._ground.expected.manifest)
 
     def _refuse(self, name: str, why: str) -> NoReturn:
