@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,9 @@ class Roster:
         if time.monotonic() - self._looked >= self._every:
             self._looked = time.monotonic()
             here = {}
-            for node in self._grid.get_nodes():
+            with _heard():
+                nodes = list(self._grid.get_nodes())
+            for node in nodes:
                 if node.public_key in self._keys and node.status in ("", "online"):
                     here[self._keys[node.public_key]] = node
             for name, presence in self.sites.items():
@@ -165,7 +168,8 @@ class OverGrid:
             message = Message(
                 to_records(waiting.note, waiting.payloads), presence.node, "query", ttl=self._deadline + 60
             )
-            (waiting.message,) = _sent(self._grid, message)
+            with _heard():
+                waiting.message = next(iter(self._grid.push_messages([message])), None)
             waiting.since = presence.since
             if waiting.message is not None:
                 presence.doing = _doing(waiting.note)
@@ -176,7 +180,9 @@ class OverGrid:
         if not by_message:
             return False
         came = False
-        for message in _pulled(self._grid, list(by_message)):
+        with _heard():
+            messages = list(self._grid.pull_messages(list(by_message)))
+        for message in messages:
             site = by_message.get(message.metadata.reply_to_message_id)
             if site is None or site not in pending:
                 continue
@@ -234,18 +240,13 @@ def _note(ask: Ask, encoded: dict[int, bytes]) -> Note:
     return ask.site, {"what": "ask", "ask": ask.note(put)}, payloads
 
 
-def _sent(grid: Grid, message: Message) -> list[str | None]:
+@contextmanager
+def _heard() -> Iterator[None]:
+    """SuperLink is on our own machine: if it does not answer, it is gone."""
     try:
-        return list(grid.push_messages([message])) or [None]
+        yield
     except httpx.HTTPError as error:
-        raise GrandRoundsError(f"Flower's SuperLink does not take messages: {error}; go on with --resume") from error
-
-
-def _pulled(grid: Grid, ids: Sequence[str]) -> list[Message]:
-    try:
-        return list(grid.pull_messages(ids))
-    except httpx.HTTPError as error:
-        raise GrandRoundsError(f"Flower's SuperLink does not answer: {error}; go on with --resume") from error
+        raise GrandRoundsError(f"Flower's SuperLink no longer answers ({error}); go on with --resume") from error
 
 
 def _read(site: str, content: RecordDict, wanted: str) -> Reply | None:

@@ -88,7 +88,7 @@ def serve(door: Door, app: ClientApp, finished: Callable[[], bool], say: Callabl
                 return
             say(f"{problem}; trying again in {pause:.0f} s" if pause >= 1 else f"{problem}; trying again")
             time.sleep(pause)
-            pause = min(pause * 2, 10.0)
+            pause = min(pause * 2, 5.0)
 
 
 class _Connection:

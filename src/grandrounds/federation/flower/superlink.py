@@ -11,21 +11,31 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import httpx
+from flwr.app import Message
 from flwr.cli.build import build_fab_from_disk
 from flwr.common.serde import fab_to_proto, run_from_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullAppMessagesRequest, PullTaskInputRequest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectUnavailableError,
+    inflate_object_from_contents,
+)
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 from flwr.supercore.runtime import RuntimeHttpClient
@@ -159,13 +169,45 @@ class _Secret:
 
 
 class _Grid(HttpGrid):
+    """Flower's, but that it never waits for a reply whose sender was killed while sending it."""
+
     def __init__(self, address: str, ca: bytes | None, token: str, secret: _Secret) -> None:
         super().__init__(address, ca is None, ca, token=token)
         self._secret = secret
+        self._coming: dict[str, _Coming] = {}
 
     @property
     def client(self) -> RuntimeHttpClient:
         return self._runtime_client
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        wanted = set(message_ids)
+        response = self.client.PullMessages(PullAppMessagesRequest(message_ids=wanted))
+        for proto, tree in zip(response.messages_list, response.message_object_trees, strict=True):
+            objects = [part.object_id for part in iterate_object_tree(tree)]
+            self._coming[proto.metadata.message_id] = _Coming(proto.metadata.reply_to_message_id, objects)
+        self._coming = {name: coming for name, coming in self._coming.items() if coming.reply_to in wanted}
+        whole = [name for name, coming in self._coming.items() if self._pull(coming)]
+        return [self._inflated(name, self._coming.pop(name)) for name in whole]
+
+    def _pull(self, coming: _Coming) -> bool:
+        """Fetch what has arrived of it; whether that is all."""
+        run = self.run.run_id
+        fetch = make_pull_object_fn_protobuf(self.client.PullObject, self.node, run)
+        with suppress(ObjectUnavailableError, ObjectPullError):
+            for name in coming.objects:
+                if name not in coming.contents:
+                    coming.contents[name] = fetch(name)
+        return len(coming.contents) == len(set(coming.objects))
+
+    def _inflated(self, name: str, coming: _Coming) -> Message:
+        self.client.ConfirmMessageReceived(
+            ConfirmMessageReceivedRequest(node=self.node, run_id=self.run.run_id, message_object_id=name)
+        )
+        message = inflate_object_from_contents(name, coming.contents)
+        assert isinstance(message, Message)
+        message.metadata.__dict__["_message_id"] = name
+        return message
 
     def _connect(self) -> None:
         self._client = RuntimeHttpClient.from_server_address(
@@ -176,6 +218,26 @@ class _Grid(HttpGrid):
                 RuntimeVersionHttpInterceptor(component_name="flwr-serverapp"),
                 RuntimeTokenHttpInterceptor(token=self._token),
                 self._secret,
+                _Again(),
             ],
-            retry_invoker=self._retry_invoker,
         )
+
+
+@dataclass
+class _Coming:
+    """A reply of which some objects have arrived."""
+
+    reply_to: str
+    objects: Sequence[str]
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+
+class _Again:
+    """A connection that was idle may have been closed just as we speak."""
+
+    def intercept(self, context: ProtobufRequestContext, call_next: ProtobufCall) -> httpx.Response:
+        for _ in range(2):
+            with suppress(httpx.TransportError):
+                return call_next(context)
+            time.sleep(0.2)
+        return call_next(context)
