@@ -14,7 +14,7 @@ import pytest
 
 from grandrounds.federation.audit import compare, verify
 from grandrounds.federation.keys import issue_certificate, make_authority
-from tests.cli.commands import run, start
+from tests.cli.commands import Running, run, start
 from tests.hosts import CANARIES, SITES, Hosts, everything, until
 
 Found = Callable[..., Hosts]
@@ -88,21 +88,6 @@ def test_killed_coordinator_and_sites_come_back_and_end_with_the_same_bits(found
     verify(hosts.root / "run" / "audit.jsonl", result["audit_head"])
 
 
-def stranger(hosts: Hosts, site: str, how: str) -> None:
-    """Make the site one that must not get in."""
-    enrolment = hosts.enrolment(site)
-    match how:
-        case "unregistered key":
-            shutil.rmtree(enrolment / "private")
-            run("site", "init", enrolment).good()
-        case "wrong authority":
-            make_authority(enrolment, "another")
-            (enrolment / "ca.key").unlink()
-        case "plaintext":
-            about = enrolment / "site.toml"
-            about.write_text(about.read_text().replace("insecure = false", "insecure = true"))
-
-
 REFUSALS = {
     "unregistered key": "does not know this site's key",
     "wrong authority": "is not this federation's coordinator, or its certificate has expired",
@@ -110,18 +95,36 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("how", REFUSALS)
-def test_strangers_do_not_get_in(found: Found, how: str) -> None:
+def stranger(hosts: Hosts, folder: Path, how: str) -> Running:
+    """Somebody with mercy's enrolment, but for what must keep them out."""
+    shutil.copytree(hosts.enrolment("mercy"), folder)
+    match how:
+        case "unregistered key":
+            shutil.rmtree(folder / "private")
+            run("site", "init", folder).good()
+        case "wrong authority":
+            make_authority(folder, "another")
+        case "plaintext":
+            about = folder / "site.toml"
+            about.write_text(about.read_text().replace("insecure = false", "insecure = true"))
+    data = ("--data", hosts.folder / "mercy.jsonl", "--format", "json")
+    return start("site", "join", folder, *data, *(["--insecure"] if how == "plaintext" else []))
+
+
+def test_strangers_do_not_get_in_and_the_others_go_on_without(found: Found) -> None:
     hosts = found()
-    stranger(hosts, "mercy", how)
-    for site in SITES:
-        hosts.join(site, *(["--insecure"] if how == "plaintext" and site == "mercy" else []))
+    strangers = {how: stranger(hosts, hosts.folder / how, how) for how in REFUSALS}
+    for site in ("charity", "general"):
+        hosts.join(site)
     coordinator = hosts.coordinate("--at-least", "2", "--json")
-    until(lambda: REFUSALS[how] in hosts.running["mercy"].said(), 120)
+    for how, process in strangers.items():
+        until(lambda how=how, process=process: REFUSALS[how] in process.said(), 120)
     result = coordinator.wait(240).json()
     assert [row["name"] for row in result["sites"]] == ["charity", "general"]
     assert result["left_out"] == ["mercy"]
-    assert "joined" not in hosts.running["mercy"].said()
+    for process in strangers.values():
+        assert "joined" not in process.said()
+        process.kill()
 
 
 def test_an_expired_certificate_is_refused_by_both_sides(found: Found) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -16,10 +15,10 @@ import pytest
 
 from grandrounds.federation import ALGORITHMS
 from grandrounds.federation.audit import compare, verify
-from grandrounds.federation.keys import issue_certificate, make_authority
-from tests.cli.commands import Running, run, start
+from grandrounds.federation.keys import issue_certificate
+from tests.cli.commands import start
 from tests.hosts import SITES, Hosts, until
-from tests.test_between_hosts import REFUSALS
+from tests.test_between_hosts import REFUSALS, stranger
 
 pytestmark = pytest.mark.real
 KILLS, TRIES = 20, 25
@@ -129,36 +128,14 @@ def test_a_site_that_stays_away_is_named_and_rejoins_with_its_state(found: Calla
     assert all(list(line["lost"]) == ["mercy"] for line in metrics(hosts) if line["lost"])
 
 
-class Gate:
-    """A coordinator that waits for all, while strangers knock as 'mercy'."""
-
-    def __init__(self, hosts: Hosts, coordinator: Running) -> None:
-        self.hosts, self.coordinator = hosts, coordinator
-        self.own = hosts.folder / "own"
-        shutil.copytree(hosts.enrolment("mercy"), self.own)
-
-    def knock(self, number: int, how: str) -> str:
-        """One stranger's try; what it was told."""
-        folder = self.hosts.folder / f"stranger{number}"
-        shutil.copytree(self.own, folder)
-        options: list[str] = []
-        match how:
-            case "unregistered key":
-                shutil.rmtree(folder / "private")
-                run("site", "init", folder).good()
-            case "wrong authority":
-                make_authority(folder, f"another {number}")
-            case "plaintext":
-                about = folder / "site.toml"
-                about.write_text(about.read_text().replace("insecure = false", "insecure = true"))
-                options = ["--insecure"]
-        data = ("--data", self.hosts.folder / "mercy.jsonl", "--format", "json")
-        process = start("site", "join", folder, *data, *options)
-        until(lambda: "trying again" in process.said(), 60)
-        said = process.said()
-        process.kill()
-        assert "joined" not in said
-        return next(line for line in said.splitlines() if "trying again" in line)[11:]
+def knock(hosts: Hosts, folder: Path, how: str) -> str:
+    """One stranger's try; what it was told."""
+    process = stranger(hosts, folder, how)
+    until(lambda: "trying again" in process.said(), 60)
+    said = process.said()
+    process.kill()
+    assert "joined" not in said
+    return next(line for line in said.splitlines() if "trying again" in line)[11:]
 
 
 @pytest.mark.parametrize("how", [*REFUSALS, "expired certificate"])
@@ -178,8 +155,7 @@ def test_twenty_five_strangers_of_each_kind(found: Callable[..., Hosts], how: st
     log = hosts.root / "superlink.log"
     until(lambda: log.exists() and "Uvicorn running" in log.read_text(), 60)
     time.sleep(1)
-    gate = Gate(hosts, coordinator)
-    told = {gate.knock(number, how) for number in range(TRIES)}
+    told = {knock(hosts, hosts.folder / f"stranger{number}", how) for number in range(TRIES)}
     print(how, "->", *sorted(told))
     wanted = REFUSALS.get(how, "its certificate has expired (certificate has expired)")
     assert all(wanted in sentence for sentence in told)
