@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.audit import compare, verify
 from grandrounds.federation.keys import issue_certificate, make_authority
 from tests.cli.commands import Running, run, start
@@ -53,39 +58,52 @@ def test_the_model_is_that_of_one_process_and_no_word_of_a_site_reaches_the_coor
         shutil.rmtree(folder)  # what is the sites' own
     seen = {**everything(hosts.root), Path("said"): hosts.running["coordinator"].said().encode()}
     assert len(seen) > 20
-    known = (hosts.folder / "charity.jsonl").read_bytes()
     for canary in CANARIES:
         assert any(canary.encode() in (hosts.folder / f"{site}.jsonl").read_bytes() for site in SITES)
         assert not [path for path, data in seen.items() if canary.encode() in data]
-    assert known not in seen.values()
+
+
+def rounds(hosts: Hosts) -> int:
+    path = hosts.root / "run" / "metrics.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 def test_killed_coordinator_and_sites_come_back_and_end_with_the_same_bits(found: Found) -> None:
-    """Two kills of each, at random moments; sites rejoin by themselves, the coordinator with --resume."""
-    hosts = found(federation__rounds=4, algorithm__name="feded", algorithm__download="predictions")
+    """Two kills of each within rounds; sites rejoin by themselves, the coordinator with --resume."""
+    hosts = found(federation__rounds=12, algorithm__name="feded", algorithm__download="predictions")
     rng = random.Random(1)
     for site in SITES:
         hosts.join(site)
     for kill in range(2):
-        coordinator = hosts.coordinate(*(["--resume"] if kill else []))
-        until(lambda: (hosts.root / "run" / "metrics.jsonl").exists(), 120)
+        coordinator, before = hosts.coordinate(*(["--resume"] if kill else [])), rounds(hosts)
+        until(lambda before=before: rounds(hosts) > before, 120)
         time.sleep(rng.random())
         assert not coordinator.ended(0)
         coordinator.kill()
-    coordinator = hosts.coordinate("--resume", "--json")
-    for _ in range(2):
-        victim = rng.choice(SITES)
-        process = hosts.running[victim]
-        until(lambda process=process: coordinator.ended(0) or "joined" in process.said(), 120)
-        time.sleep(rng.random())
+        assert rounds(hosts) > before
+    coordinator, before = hosts.coordinate("--resume", "--json"), rounds(hosts)
+    for victim in ("general", "mercy"):
+        until(lambda before=before: rounds(hosts) > before, 120)
+        time.sleep(rng.random() / 2)
+        assert not coordinator.ended(0)
         hosts.running[victim].kill()
+        before = rounds(hosts)
         hosts.join(victim)
     result = hosts.finish(coordinator).json()
-    assert result["rounds"] == 4
+    assert result["rounds"] == 12
     lines = [json.loads(line) for line in (hosts.root / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert [(line["round"], line["lost"]) for line in lines] == [(number, {}) for number in (1, 2, 3, 4)]
+    assert [(line["round"], line["lost"]) for line in lines] == [(number, {}) for number in range(1, 13)]
     assert hosts.models() == hosts.reference_models()
     verify(hosts.root / "run" / "audit.jsonl", result["audit_head"])
+    heads = json.loads((hosts.root / "run" / "site_logs.json").read_text())
+    for site in SITES:
+        compare(hosts.root / "run" / "audit.jsonl", hosts.enrolment(site) / "private" / "audit.jsonl", site)
+        log = hosts.enrolment(site) / "private" / "audit.jsonl"
+        verify(log, heads[site])
+        lines_kept = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join(lines_kept[:-2]))
+        with pytest.raises(GrandRoundsError, match="cut"):
+            verify(log, heads[site])
 
 
 REFUSALS = {
@@ -218,3 +236,39 @@ def test_without_flower_the_extra_is_named(command: tuple[str, ...]) -> None:
     without = "from grandrounds.cli import federation\nfederation.find_spec = lambda name: None"
     said = run(*command, prelude=without).complaint()
     assert said == "this command needs Flower; install it with: pip install 'grandrounds[flower]'"
+
+
+def test_one_process_serves_a_site_at_a_time(mistaken: Hosts) -> None:
+    first = mistaken.join("general")
+    until(lambda: "can't be reached" in first.said(), 60)
+    data = ("--data", mistaken.folder / "general.jsonl")
+    said = run("site", "join", mistaken.enrolment("general"), *data).complaint()
+    assert said.startswith("another process serves this site from ")
+    first.kill()
+
+
+def test_a_taken_port_and_a_dead_superlink_are_explained(found: Found) -> None:
+    hosts = found()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", hosts.port))
+        other.listen()
+        said = hosts.coordinate().wait(120).complaint()
+    assert said.startswith("Flower's SuperLink ended by itself; ")
+    coordinator = hosts.coordinate()
+    log = hosts.root / "superlink.log"
+    until(lambda: "Started task" in log.read_text(), 60)
+    for pid, command in {**coordinator.family(), **children(coordinator.pid)}.items():
+        if "guard.py" in command:
+            os.kill(pid, signal.SIGKILL)
+    said = coordinator.wait(60).complaint()
+    assert said.startswith(("Flower's SuperLink ended by itself; ", "Flower's SuperLink no longer answers"))
+
+
+def children(parent: int) -> dict[int, str]:
+    """SuperLink has a session of its own."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(stat.read_text().rpartition(") ")[2].split()[1]) == parent:
+                found[int(stat.parent.name)] = (stat.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found

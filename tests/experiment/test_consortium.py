@@ -28,7 +28,9 @@ from tests.hosts import SITES, Hosts
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Callable[[str], Path]) -> Hosts:
     made = Hosts(tmp_path_factory.mktemp("consortium"), encoder_folder("bert"))
-    founded = Founded("test", list(SITES), ["127.0.0.1"], 8000, "127.0.0.1", str(made.folder))
+    founded = Founded(
+        name="test", sites=list(SITES), hosts=["127.0.0.1"], port=8000, bind="127.0.0.1", data=str(made.folder)
+    )
     create(made.root, founded, load_config(made.config))
     for site in SITES:
         enrolment = read_enrolment(made.enrolment(site))
@@ -67,7 +69,8 @@ def meeting(hosts: Hosts, made: Any, saved: Path, watcher: Any = None) -> _Meeti
     consortium = Consortium(hosts.root)
     terms = read_terms(hosts.root / "terms")
     ground = server_ground(consortium.config, hosts.folder, terms)
-    return _Meeting(over(MemoryGrid(apps(made)), saved.parent), ground, terms, {}, saved, watcher or Heard())
+    keys: Any = dict.fromkeys(made)
+    return _Meeting(over(MemoryGrid(apps(made)), saved.parent), ground, terms, keys, saved, watcher or Heard())
 
 
 def test_sites_that_fit_are_registered_and_known_again(hosts: Hosts, tmp_path: Path) -> None:
@@ -88,6 +91,8 @@ LIES: list[tuple[dict[str, Any], str]] = [
     ({"counts": {"examples": -3, "notes": 1}}, "site 'mercy' registered counts that can't be"),
     ({"counts": {"notes": 1}}, "site 'mercy' registered counts that can't be"),
     ({"counts": "many"}, "site 'mercy' did not say who it is"),
+    ({"counts": {"examples": float("inf"), "notes": 1}}, "site 'mercy' did not say who it is"),
+    ({"counts": {"examples": 10**400, "notes": 1}}, "site 'mercy' registered counts that can't be"),
 ]
 
 
@@ -104,12 +109,33 @@ def test_a_site_that_does_not_fit_is_refused_and_told(
     assert not (tmp_path / "saved.json").exists()
 
 
-def test_a_site_whose_data_changed_since_round_1_is_refused(hosts: Hosts, tmp_path: Path) -> None:
+def test_a_site_whose_data_changed_since_round_1_is_refused_and_the_others_go_on(hosts: Hosts, tmp_path: Path) -> None:
     made = {site: desk(hosts, site) for site in SITES}
-    meeting(hosts, made, tmp_path / "saved.json").open(3, lambda: None, 1.0)
+    first = meeting(hosts, made, tmp_path / "saved.json").open(3, lambda: None, 1.0)
     made["mercy"] = desk(hosts, "mercy", write_corpus(tmp_path / "fewer.jsonl", corpus(12)))
-    with pytest.raises(ConfigError, match="site 'mercy' has other data than when the run began"):
-        meeting(hosts, made, tmp_path / "saved.json").open(3, lambda: None, 1.0)
+    heard = Heard()
+    assert meeting(hosts, made, tmp_path / "saved.json", heard).open(3, lambda: None, 1.0) == first
+    sentence = "site 'mercy' has other data than when the run began; start a new run"
+    assert heard.sentences[-1] == made["mercy"].ended == sentence
+
+
+def test_a_withdrawn_key_is_said_and_a_torn_registration_explained(hosts: Hosts, tmp_path: Path) -> None:
+    made, saved, heard = {site: desk(hosts, site) for site in SITES}, tmp_path / "saved.json", Heard()
+    meeting(hosts, made, saved).open(3, lambda: None, 1.0)
+    two = meeting(hosts, made, saved, heard)
+    two._keys = {site: key for site, key in two._keys.items() if site != "mercy"}
+    assert [site.site for site in two.open(2, lambda: None, 1.0)] == ["charity", "general"]
+    assert heard.sentences[0] == "mercy registered, but the key is gone: the run goes on without"
+    saved.write_text("[{")
+    with pytest.raises(GrandRoundsError, match=r"saved\.json' was edited or torn"):
+        meeting(hosts, made, saved).open(3, lambda: None, 1.0)
+
+
+def test_where_enough_fit_the_others_go_on_without_the_misfit(hosts: Hosts, tmp_path: Path) -> None:
+    made: Any = {site: desk(hosts, site) for site in SITES}
+    made["mercy"] = Liar(made["mercy"], version="9.9")
+    met = meeting(hosts, made, tmp_path / "saved.json").open(2, lambda: None, 1.0)
+    assert [site.site for site in met] == ["charity", "general"]
 
 
 def test_a_site_with_another_public_set_is_named(hosts: Hosts, tmp_path: Path) -> None:

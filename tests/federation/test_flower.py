@@ -11,8 +11,10 @@ import pytest
 import torch
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
 import grandrounds
+from grandrounds.errors import GrandRoundsError
 from grandrounds.experiment.config import make_config
 from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.loop import Conduct, Silent
@@ -23,10 +25,12 @@ from grandrounds.federation.contract import Registration
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.flower.records import from_records, to_records
 from grandrounds.federation.payloads import Packed, PayloadError
-from tests.conftest import TinyConfig
+from grandrounds.federation.private import MissingVersionError, PrivateStore
+from tests.conftest import TinyConfig, corpus, write_corpus
 from tests.experiment.crashes import metrics, timeless
 from tests.federation import toy
 from tests.federation.grids import MemoryGrid, Trouble, apps, desks, over
+from tests.hosts import CANARIES, planted
 
 ALGORITHMS["toy"] = toy.Toy
 NAMES = sorted(ALGORITHMS)
@@ -41,7 +45,11 @@ def registered() -> Iterator[None]:
 
 
 def run_over_grid(
-    content: Mapping[str, Any], out: Path, trouble: Trouble = lambda site, reply: [reply], **options: Any
+    content: Mapping[str, Any],
+    out: Path,
+    trouble: Trouble = lambda site, reply: [reply],
+    kind: type[MemoryGrid] = MemoryGrid,
+    **options: Any,
 ) -> MemoryGrid:
     """The run of `grandrounds.run`, with a desk and a Grid between the server and each site."""
     config = make_config(content)
@@ -49,7 +57,7 @@ def run_over_grid(
     simulation = prepare(config, Path(), out)
     folder.claim(config)
     host = simulation.host(config, out, memory=0)
-    grid = MemoryGrid(apps(desks(simulation, host, out / "sites")), trouble)
+    grid = kind(apps(desks(simulation, host, out / "sites")), trouble)
     sites = [resident.registration for _, resident in sorted(simulation.residents.items())]
     Conduct(config, folder, simulation, sites, over(grid, out, **options), Silent()).go()
     folder.close()
@@ -143,13 +151,13 @@ def spoiled(content: Any, how: str) -> Any:
     if not payloads:
         return content
     packed = Packed.from_bytes(payloads[0])
-    first = next(iter(packed.tensors), "")
+    first = min(packed.tensors, default="")
     tensors = dict(packed.tensors)
     match how:
         case "not a number":
             tensors[first] = torch.full_like(tensors[first], torch.nan)
         case "another shape":
-            tensors[first] = torch.zeros(3)
+            tensors[first] = torch.zeros(5, 7, 11)
         case "another name":
             tensors["smuggled"] = tensors.pop(first)
         case "another kind":
@@ -200,7 +208,7 @@ def test_a_site_that_never_answers_is_late_and_named(tiny_config: TinyConfig, tm
     content = setting(tiny_config, "fedavg", **{"federation.rounds": 1})
     run_over_grid(content, tmp_path / "run", lambda site, reply: [reply] * (site != "site-02"), deadline=0.5)
     (line,) = metrics(tmp_path / "run")
-    assert line["lost"] == {"site-02": "late: no answer within 0 s"}
+    assert line["lost"] == {"site-02": "late: no answer within 0.5 s"}
     assert line["replies"] == 2
 
 
@@ -285,6 +293,21 @@ def test_records_carry_notes_and_payloads_of_any_size() -> None:
             from_records(strange)
 
 
+FORBIDDEN: list[tuple[dict[str, Any], str]] = [
+    ({"method": "__init__"}, "failed: ConfigError; the site's own log says more"),
+    (
+        {"algorithm": "local_only", "method": "train", "options": {}, "commit": "00001.1"},
+        "refused: this site takes part in another algorithm, or with other options",
+    ),
+    ({"options": {"server_epochs": 3}}, "refused: this site takes part in another algorithm, or with other options"),
+    ({"public": "feedfeedfeedfeed"}, "refused: the public set is version "),
+    (
+        {"start": "../../secret"},
+        "refused: a version of private state is called by its round and exchange, and this is not",
+    ),
+]
+
+
 def test_a_desk_refuses_what_is_not_its_business(tiny_config: TinyConfig, tmp_path: Path) -> None:
     config = make_config(tiny_config())
     simulation = prepare(config, Path(), tmp_path)
@@ -296,9 +319,11 @@ def test_a_desk_refuses_what_is_not_its_business(tiny_config: TinyConfig, tmp_pa
     assert said["answer"]["lost"] == "refused: this is another site"
     said, _ = desk({"what": "ask", "id": "3", "ask": ask("site-01").note(lambda packed: 0)}, [])
     assert said["answer"]["lost"] == "refused: the shared config at this site is another one"
-    note = {**ask("site-01").note(lambda packed: 0), "config": config.digest(), "method": "__init__"}
-    said, _ = desk({"what": "ask", "id": "4", "ask": note}, [])
-    assert said["answer"]["lost"] == "failed: ConfigError; the site's own log says more"
+    good = {**ask("site-01").note(lambda packed: 0), "config": config.digest(), "options": {"server_epochs": 0}}
+    for change, sentence in FORBIDDEN:
+        said, _ = desk({"what": "ask", "id": "4", "ask": {**good, **change}}, [])
+        assert said["answer"]["lost"].startswith(sentence)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sites"]
     assert [said["id"], desk.ended] == ["4", None]
     desk({"what": "bye", "id": "5"}, [])
     assert desk.ended == ""
@@ -313,3 +338,66 @@ def test_a_hello_says_who_we_are(tiny_config: TinyConfig, tmp_path: Path) -> Non
     assert hello["counts"] == dict(us.counts)
     assert hello["version"] == grandrounds.__version__
     assert {name: tuple(shape) for name, shape in hello["manifest"].items()} == us.manifest
+
+
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "..", "", "00001", "00001.1/../../x"])
+def test_a_version_is_never_a_path(tmp_path: Path, name: str) -> None:
+    """The coordinator names versions; a site must not write or read where such a name points."""
+    store = PrivateStore(tmp_path / "states", memory=0)
+    (tmp_path / "states" / "site").mkdir(parents=True)
+    notes = tmp_path / "x"
+    notes.mkdir()
+    (notes / "note.txt").write_text("of a patient")
+    for use in (lambda: store.write("site", name, {}), lambda: store.read("site", name)):
+        with pytest.raises(MissingVersionError):
+            use()
+    store.retain("site", {name})
+    assert (notes / "note.txt").read_text() == "of a patient"
+
+
+def test_a_bug_at_every_site_stops_the_run(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    broken = {"algorithm.name": "fedavg"}
+
+    def fail(site: str, reply: Message) -> list[Message]:
+        note, _ = from_records(reply.content)
+        lost = {"version": None, "lost": "failed: ValueError; the site's own log says more", "lacks_public": False}
+        return [Message(to_records({**note, "answer": lost}), reply_to=_asked(reply))]
+
+    with pytest.raises(GrandRoundsError, match=r"round 1, 'train': every site failed: ValueError; .* mend that"):
+        run_over_grid(tiny_config(**broken), tmp_path / "run", fail)
+
+
+def test_no_word_of_a_site_crosses_the_wire(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    """A hundred canaries in the sites' text, in everything that a Grid carries: payloads, notes, errors."""
+    crossed = bytearray()
+
+    class Tapped(MemoryGrid):
+        def carried(self, message: Message) -> Message:
+            for part in get_all_nested_objects(message).values():
+                crossed.extend(part.deflate())
+            return super().carried(message)
+
+    train = planted(corpus(60), CANARIES)
+    write_corpus(tmp_path / "train.jsonl", train)
+    content = setting(tiny_config, "feded", **{"data.train": str(tmp_path / "train.jsonl"), "data.public": 0.0})
+    write_corpus(tmp_path / "public.jsonl", corpus(16, "p"))
+    content["data"]["public"] = str(tmp_path / "public.jsonl")
+    content["data"]["validation"] = 0.0
+    run_over_grid(content, tmp_path / "run", kind=Tapped)
+    config = make_config(content)
+    simulation = prepare(config, Path(), tmp_path / "again")
+    host = simulation.host(config, tmp_path / "again", memory=0)
+
+    def trip(asked: Ask) -> Answer:
+        raise ValueError(f"could not tokenise {train[0].text}")
+
+    host.answer = trip  # type: ignore[method-assign]
+    made = desks(simulation, host, tmp_path / "sites")
+    grid = Tapped(apps(made))
+    (answer,) = over(grid, tmp_path).exchange([ask("site-01")])
+    assert answer.lost == "failed: ValueError; the site's own log says more"
+    assert len(crossed) > 100_000
+    text = (tmp_path / "train.jsonl").read_bytes()
+    for canary in CANARIES:
+        assert canary.encode() in text
+        assert canary.encode() not in crossed

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import ssl
 import stat
 import subprocess
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from grandrounds.experiment.consortium import _Meeting
 from grandrounds.experiment.simulation import prepare
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Registration
-from grandrounds.federation.desk import Desk
+from grandrounds.federation.desk import PURPOSE, Desk, _addressed
 from grandrounds.federation.keys import (
     PublicKey,
     fingerprint,
@@ -32,6 +34,7 @@ from grandrounds.federation.keys import (
     read_private,
     read_public,
     seal,
+    sign,
     unseal,
 )
 from tests.conftest import TinyConfig
@@ -151,25 +154,52 @@ def meeting(
 def test_sites_share_a_secret_that_the_coordinator_carries_and_does_not_know(
     tiny_config: TinyConfig, tmp_path: Path
 ) -> None:
-    meet, grid, made, _, sites = meeting(tiny_config, tmp_path)
-    meet.agree_on_secret(sites)
+    meet, grid, made, _, _ = meeting(tiny_config, tmp_path)
+    meet._holding = dict.fromkeys(made, False)
+    meet.agree_on_secret()
     secrets = {name: (tmp_path / name / "secret").read_bytes() for name in made}
     (secret,) = set(secrets.values())
     assert len(secret) == 32
-    import base64
-
-    for form in (secret, base64.b64encode(secret), secret.hex().encode()):
+    for form in (secret, b64encode(secret), secret.hex().encode()):
         assert form not in grid.heard
-    meet.agree_on_secret(sites)  # a run that goes on keeps it
+    (tmp_path / "site-02" / "secret").unlink()  # a disk was lost; one that holds it gives it again
+    meet._holding = {name: name != "site-02" for name in made}
+    meet.agree_on_secret()
     assert {(tmp_path / name / "secret").read_bytes() for name in made} == {secret}
+    assert stat.S_IMODE((tmp_path / "site-02" / "secret").stat().st_mode) == 0o600
 
 
 def test_a_coordinator_that_slips_in_a_key_gets_nothing(tiny_config: TinyConfig, tmp_path: Path) -> None:
-    meet, _, made, keys, sites = meeting(tiny_config, tmp_path)
-    meet.agree_on_secret(sites)
-    first = min(made)
+    """Neither in the place of a site's key nor under a name of its own."""
+    meet, _, made, keys, _ = meeting(tiny_config, tmp_path)
+    meet._holding = dict.fromkeys(made, False)
+    meet.agree_on_secret()
     own = make_key(tmp_path / "coordinator.key", tmp_path / "coordinator.pub")
-    slipped = {name: public_text(own if name != first else key) for name, key in keys.items()}
-    said, _ = made[first]({"what": "keys", "id": "1", "keys": slipped}, [])
-    assert "sealed" not in said
-    assert said["answer"]["lost"] == "failed: GrandRoundsError; the site's own log says more"
+    honest = {name: public_text(key) for name, key in keys.items()}
+    for slipped in ({**honest, "site-02": public_text(own)}, {**honest, "zz": public_text(own)}):
+        said, _ = made["site-01"]({"what": "keys", "id": "1", "keys": slipped}, [])
+        assert "sealed" not in said
+        assert said["answer"]["lost"] == "failed: GrandRoundsError; the site's own log says more"
+
+
+def test_a_coordinator_can_not_choose_the_secret(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    """It has every public key, so it can seal; it can't sign as a site that peers.json knows."""
+    _, _, made, keys, _ = meeting(tiny_config, tmp_path)
+    make_key(tmp_path / "coordinator.key", tmp_path / "coordinator.pub")
+    box = seal(b"chosen" * 5, keys["site-02"], PURPOSE)
+    signature = sign(_addressed(box, "site-02"), read_private(tmp_path / "coordinator.key"))
+    honest = {name: public_text(key) for name, key in keys.items()}
+    sealed = {"box": b64encode(box).decode(), "signature": b64encode(signature).decode()}
+    said, _ = made["site-02"]({"what": "secret", "id": "1", "from": "site-01", "keys": honest, "sealed": sealed}, [])
+    assert "held" not in said
+    assert not (tmp_path / "site-02" / "secret").exists()
+
+
+def test_an_engineer_may_say_beforehand_whose_keys_are_good(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    meet, _, made, keys, _ = meeting(tiny_config, tmp_path)
+    told = {name: fingerprint(key) for name, key in keys.items()}
+    (tmp_path / "site-01" / "peers.json").write_text(json.dumps({**told, "site-03": "SHA256:another"}))
+    meet._holding = dict.fromkeys(made, False)
+    with pytest.raises(GrandRoundsError, match="the sites' secret did not reach site-01, site-02, site-03"):
+        meet.agree_on_secret()
+    assert not (tmp_path / "site-01" / "secret").exists()

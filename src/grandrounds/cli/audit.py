@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
 from grandrounds.cli.console import out
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.audit import compare as compare_logs
+from grandrounds.federation.audit import head_of
 from grandrounds.federation.audit import verify as verify_chain
 
 app = typer.Typer(help="The log of what travelled.", no_args_is_help=True)
@@ -22,16 +23,22 @@ def root() -> None:
 
 
 @app.command()
-def verify(run: Annotated[Path, typer.Argument(help="A run folder, or an audit.jsonl.")]) -> None:
+def verify(
+    run: Annotated[Path, typer.Argument(help="A run folder, or an audit.jsonl.")],
+    head: Annotated[
+        Optional[str], typer.Option(help="The head that was noted down: shows that nothing up to it was cut off.")
+    ] = None,
+) -> None:
     """Check that no line of an audit log was edited, deleted, moved or cut off."""
     log = run / "audit.jsonl" if run.is_dir() else run
-    head, result = None, log.parent / "result.json"
-    if result.exists():
+    result = log.parent / "result.json"
+    if head is None and result.exists():
         try:
             head = json.loads(result.read_text(encoding="utf-8"))["audit_head"]
         except (ValueError, KeyError) as error:
             raise GrandRoundsError(f"{result} does not hold the head of the audit log; it was edited") from error
-    out.print(f"{log}: {verify_chain(log, head)} lines, the chain is whole", soft_wrap=True)
+    lines = verify_chain(log, head)
+    out.print(f"{log}: {lines} lines, the chain is whole; its head is {head_of(log)}", soft_wrap=True)
 
 
 @app.command()
@@ -43,4 +50,8 @@ def compare(
     """Check that both sides logged the same payloads between them, byte for byte by their digests."""
     ours, theirs = (path / "audit.jsonl" if path.is_dir() else path for path in (coordinator, site))
     found = compare_logs(ours, theirs, name)
-    out.print(f"{found.agreed} payloads agree; {found.only_site} never reached the coordinator's log", soft_wrap=True)
+    out.print(
+        f"{found.agreed} payloads agree; {found.undelivered} never reached the site, {found.unreceived} never reached "
+        "the coordinator",
+        soft_wrap=True,
+    )

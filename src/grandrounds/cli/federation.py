@@ -102,7 +102,8 @@ def create(
     if insecure:
         err.print(f"  {INSECURE}", soft_wrap=True)
     with waiting("making certificates and terms"):
-        found(folder, Founded(folder.resolve().name, names, hosts, port, bind, str(base), insecure), made)
+        name, where = folder.resolve().name, {"hosts": hosts, "port": port, "bind": bind}
+        found(folder, Founded(name=name, sites=names, data=str(base), insecure=insecure, **where), made)
     out.print(f"the federation is in '{folder}'. Now:", soft_wrap=True)
     for name in names:
         out.print(f"  send '{folder / 'enrolment' / name}' to {name}", soft_wrap=True)

@@ -68,7 +68,7 @@ def join(
 ) -> None:
     """Check the site's data, then serve the coordinator until it is done, however often the line breaks."""
     require_flower()
-    from grandrounds.experiment.hospital import open_desk, read_enrolment, read_holding, with_policy
+    from grandrounds.experiment.hospital import alone, open_desk, read_enrolment, read_holding, with_policy
     from grandrounds.federation.keys import read_private
     from grandrounds.federation.policy import Policy
 
@@ -81,6 +81,8 @@ def join(
     labels = ", ".join(f"{label} {count}" for label, count in sorted(holding.labels.items()))
     err.print(f"  site '{ours.site.name}' holds {counts} ({labels})", soft_wrap=True)
     show_notes(holding.notes)
+    if policy is None and ours.site.policy is None:
+        err.print("  no policy is in force: every kind of payload may leave; --policy bounds it", soft_wrap=True)
     if dry_run:
         _show_uploads(ours, holding, as_json)
         return
@@ -89,7 +91,8 @@ def join(
     if ours.site.insecure:
         err.print(f"  {INSECURE}", soft_wrap=True)
     key = read_private(ours.key)
-    _serve(ours, open_desk(ours, holding, _say), key)
+    with alone(ours):
+        _serve(ours, open_desk(ours, holding, _say), key)
 
 
 def _serve(ours: Enrolment, desk: Desk, key: PrivateKey) -> None:
@@ -123,7 +126,10 @@ def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
         return
     us = holding.resident.registration
     out.print(
-        f"Once, before round 1: counts {dict(us.counts)}, labels {list(us.labels)}, digests, versions.", markup=False
+        f"Once, before round 1: counts {dict(us.counts)}, labels {list(us.labels)}, names and shapes of what is "
+        "shared, versions of grandrounds and torch, digests of the terms, the tokenizer and the public sets held.",
+        markup=False,
+        soft_wrap=True,
     )
     table = Table(title="What would leave")
     for name in ("when", "method", "kind", "what", "bytes", "the site's policy"):

@@ -9,25 +9,28 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import tomli_w
 import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grandrounds import __version__
 from grandrounds.data.corpora import Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import SiteRow
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
-from grandrounds.experiment.config import Config, load_config
+from grandrounds.experiment.config import Config, explained, load_config
 from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.ground import (
     Ground,
@@ -45,7 +48,7 @@ from grandrounds.experiment.terms import Terms, read_terms, write_terms
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.coordinator import check_registrations
 from grandrounds.federation.files import write_whole
-from grandrounds.federation.flower.grid import OverGrid, Roster
+from grandrounds.federation.flower.grid import Note, OverGrid, Roster
 from grandrounds.federation.flower.superlink import EVERYWHERE, SuperLink
 from grandrounds.federation.keys import (
     PublicKey,
@@ -62,15 +65,19 @@ from grandrounds.tasks import TASKS
 from grandrounds.tasks.task import Task
 
 SPLITS = ("public", "validation", "test")
+MOST = 10**12
+"""Of anything that a site may count."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-@dataclass(frozen=True)
-class Founded:
+class Founded(BaseModel):
     """founded.toml"""
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
     name: str
-    sites: list[str]
-    hosts: list[str]
+    sites: list[str] = Field(min_length=1)
+    hosts: list[str] = Field(min_length=1)
     """Names and addresses by which sites reach the coordinator; the certificate is for these."""
     port: int
     bind: str
@@ -96,7 +103,9 @@ class Consortium:
             raise GrandRoundsError(
                 f"'{folder}' holds no federation; found one with: grandrounds federation create {folder} --sites ..."
             ) from error
-        except (OSError, TypeError, ValueError) as error:
+        except ValidationError as error:
+            raise explained(error, Founded, f"{folder / 'founded.toml'}: ") from error
+        except (OSError, ValueError) as error:
             raise ConfigError(f"'{folder / 'founded.toml'}' can't be read: {error}") from error
         self.config = load_config(folder / "config.toml")
 
@@ -124,6 +133,8 @@ def create(folder: Path, founded: Founded, config: Config) -> Consortium:
         raise GrandRoundsError(f"'{folder}' already holds a federation; choose another folder")
     _check_names(founded.sites)
     folder.mkdir(parents=True, exist_ok=True)
+    for left in ("terms", "enrolment"):
+        shutil.rmtree(folder / left, ignore_errors=True)  # of one that was interrupted
     (folder / "keys").mkdir(exist_ok=True)
     _make_terms(config, Path(founded.data), folder / "terms")
     if not founded.insecure:
@@ -132,13 +143,13 @@ def create(folder: Path, founded: Founded, config: Config) -> Consortium:
     for site in founded.sites:
         _enrol(folder, founded, site)
     (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
-    write_whole(folder / "founded.toml", tomli_w.dumps(asdict(founded)).encode())
+    write_whole(folder / "founded.toml", tomli_w.dumps(founded.model_dump()).encode())
     return Consortium(folder)
 
 
 def _check_names(sites: Sequence[str]) -> None:
     for site in sites:
-        if not site or site != site.strip() or not all(letter.isalnum() or letter in "-_." for letter in site):
+        if not NAME.fullmatch(site):
             raise ConfigError(f"'{site}' can't be a site's name: take letters, digits, '-', '_' and '.'")
     for site, count in Counter(sites).items():
         if count > 1:
@@ -148,7 +159,11 @@ def _check_names(sites: Sequence[str]) -> None:
 def _enrol(folder: Path, founded: Founded, site: str) -> None:
     enrolment = folder / "enrolment" / site
     shutil.copytree(folder / "terms", enrolment / "terms")
-    about = {"name": site, "coordinator": f"{founded.hosts[0]}:{founded.port}", "insecure": founded.insecure}
+    about = {
+        "name": site,
+        "coordinator": f"{_bracketed(founded.hosts[0])}:{founded.port}",
+        "insecure": founded.insecure,
+    }
     (enrolment / "site.toml").write_text(tomli_w.dumps(about), encoding="utf-8")
     if not founded.insecure:
         shutil.copy(folder / "ca.crt", enrolment / "ca.crt")
@@ -159,6 +174,10 @@ def _enrol(folder: Path, founded: Founded, site: str) -> None:
         "  grandrounds site join THIS_FOLDER --data FOLDER --format FORMAT\n",
         encoding="utf-8",
     )
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 class _Corpora:
@@ -266,40 +285,38 @@ def coordinate(
     terms = read_terms(consortium.folder / "terms")
     keys = _keys(consortium, at_least)
     consortium.check_certificate()
-    folder = RunFolder(consortium.folder / "run", config, resume)
-    try:
+    with ExitStack() as stack:
+        folder = RunFolder(consortium.folder / "run", config, resume)
+        stack.callback(folder.close)
         if folder.result is not None and folder.result["rounds_planned"] >= config.federation.rounds:
             watcher.say(f"this run is already finished: {folder.path}")
             return folder.result
         ground = server_ground(config, Path(founded.data), terms)
-        folder.claim(config)
         link = SuperLink(consortium.folder, founded.bind, founded.port, consortium.tls)
-        try:
-            grid = link.open_run([public_bytes(key) for key in keys.values()])
-            roster = Roster(grid, {public_bytes(key): site for site, key in keys.items()})
+        stack.callback(link.close)
+        grid = link.open_run([public_bytes(key) for key in keys.values()])
+        roster = Roster(grid, {public_bytes(key): site for site, key in keys.items()})
 
-            def idle() -> None:
-                link.check()
-                watcher.sites(roster)
+        def idle() -> None:
+            link.check()
+            watcher.sites(roster)
 
-            rounds = config.federation
-            transport = OverGrid(
-                grid, roster, folder.path / "spool", deadline=rounds.deadline, absence=rounds.absence, idle=idle
-            )
-            meeting = _Meeting(transport, ground, terms, keys, folder.path / "registrations.json", watcher)
-            sites = meeting.open(at_least or len(founded.sites), idle, rounds.absence)
-            if config.make_algorithm().needs_secret:
-                meeting.agree_on_secret(sites)
-            table = [SiteRow(site.site, site.counts["notes"], site.counts["examples"], {}) for site in sites]
-            left_out = sorted(set(founded.sites) - {site.site for site in sites})
-            ground = replace(ground, table=table, left_out=left_out)
-            result = Conduct(config, folder, ground, sites, transport, watcher, terms.digest).go()
-            meeting.close()
-            return result
-        finally:
-            link.close()
-    finally:
-        folder.close()
+        rounds = config.federation
+        transport = OverGrid(
+            grid, roster, folder.path / "spool", deadline=rounds.deadline, absence=rounds.absence, idle=idle
+        )
+        stack.callback(transport.close)
+        meeting = _Meeting(transport, ground, terms, keys, folder.path / "registrations.json", watcher)
+        sites = meeting.open(at_least or len(founded.sites), idle, rounds.absence)
+        if config.make_algorithm().needs_secret:
+            meeting.agree_on_secret()
+        folder.claim(config)  # the sites fit: from here on there is a run to go on with
+        table = [SiteRow(site.site, site.counts["notes"], site.counts["examples"], {}) for site in sites]
+        left_out = sorted(set(founded.sites) - {site.site for site in sites})
+        ground = replace(ground, table=table, left_out=left_out)
+        result = Conduct(config, folder, ground, sites, transport, watcher, terms.digest).go()
+        meeting.close()
+        return result
 
 
 def _keys(consortium: Consortium, at_least: int | None) -> dict[str, PublicKey]:
@@ -327,6 +344,8 @@ class _Meeting:
     ) -> None:
         self._transport, self._ground, self._terms, self._keys = transport, ground, terms, keys
         self._saved, self._watcher = saved, watcher
+        self._holding: dict[str, bool] = {}
+        """Who holds the sites' secret already."""
 
     def open(self, wanted: int, idle: Callable[[], None], patience: float) -> list[Registration]:
         """Who takes part: all that are here at the first start, the same ones when the run goes on."""
@@ -339,44 +358,66 @@ class _Meeting:
                 break
             idle()
             time.sleep(0.2)
-        met = self._greet(here)
-        for site in met:
-            if site.site in known and known[site.site] != site:
-                self._refuse(site.site, f"site '{site.site}' has other data than when the run began; start a new run")
+        met = self._greet(here, known, 1 if known else wanted)
         registrations = known or {site.site: site for site in met}
         write_whole(self._saved, json.dumps([_plain(site) for site in registrations.values()], indent=1).encode())
+        self._transport.registered = {name: site.digest for name, site in registrations.items()}
         return [registrations[name] for name in sorted(registrations)]
 
-    def agree_on_secret(self, sites: Sequence[Registration]) -> None:
-        """One site seals a secret to each; we carry what we can't open."""
-        names = [site.site for site in sites]
-        keys = {name: public_text(self._keys[name]) for name in names}
-        (made,) = self._transport.converse([(names[0], {"what": "keys", "keys": keys}, ())])
+    def agree_on_secret(self) -> None:
+        """One site seals the secret to those that lack it; we carry what we can't open."""
+        lacking = sorted(name for name, held in self._holding.items() if not held)
+        if not lacking:
+            return
+        maker = min((name for name, held in self._holding.items() if held), default=lacking[0])
+        keys = {name: public_text(self._keys[name]) for name in self._holding}
+        (made,) = self._transport.converse([(maker, {"what": "keys", "keys": keys}, ())])
         sealed = made.note.get("sealed") or {}
-        notes = [(name, {"what": "secret", "sealed": sealed[name]}, ()) for name in names if name in sealed]
-        held = {reply.site for reply in self._transport.converse(notes) if reply.note.get("held")}
-        if missing := sorted(set(names) - held):
-            raise GrandRoundsError(f"the sites' secret did not reach {', '.join(missing)}; their logs say why")
+        notes: list[Note] = [
+            (name, {"what": "secret", "sealed": sealed[name], "from": maker, "keys": keys}, ())
+            for name in lacking
+            if name in sealed and name != maker
+        ]
+        held = {reply.site for reply in self._transport.converse(notes) if reply.note.get("held") is True}
+        if missing := sorted(set(lacking) - held - ({maker} if sealed else set())):
+            raise GrandRoundsError(f"the sites' secret did not reach {', '.join(missing)}; their own logs say why")
 
     def close(self) -> None:
-        here = [name for name, presence in self._transport.roster.look().items() if presence.online]
-        for _ in self._transport.converse([(name, {"what": "bye"}, ()) for name in here], patience=10):
-            pass
+        """Goodbye; what sites say of their logs is kept, so that a log that is cut later is found out."""
+        here = self._online({})
+        heads = {
+            reply.site: reply.note.get("log")
+            for reply in self._transport.converse([(name, {"what": "bye"}, ()) for name in here], patience=10)
+        }
+        write_whole(self._saved.with_name("site_logs.json"), json.dumps(heads, indent=1).encode())
 
     def _online(self, known: Mapping[str, Registration]) -> list[str]:
         here = [name for name, presence in self._transport.roster.look().items() if presence.online]
         return [name for name in here if not known or name in known]
 
-    def _greet(self, names: Sequence[str]) -> list[Registration]:
-        met = []
+    def _greet(self, names: Sequence[str], known: Mapping[str, Registration], wanted: int) -> list[Registration]:
+        """Those that fit; where enough do, the others are refused and the rest goes on."""
+        met, problems = list[Registration](), list[str]()
         for reply in self._transport.converse([(name, {"what": "hello"}, ()) for name in sorted(names)]):
-            if reply.lost:
-                raise GrandRoundsError(f"site '{reply.site}' did not say who it is ({reply.lost}); go on with --resume")
-            met.append(self._welcome(reply.site, reply.note.get("hello")))
+            try:
+                if reply.lost:
+                    raise ConfigError(f"site '{reply.site}' did not say who it is ({reply.lost})")
+                site = self._welcome(reply.site, reply.note.get("hello"))
+                if known and known[reply.site] != site:
+                    raise ConfigError(f"site '{reply.site}' has other data than when the run began; start a new run")
+                met.append(site)
+            except ConfigError as problem:
+                problems.append(str(problem))
+                self._refuse(reply.site, str(problem))
+                self._holding.pop(reply.site, None)
+        if problems and len(met) < max(wanted, 1):
+            raise ConfigError(problems[0])
+        for sentence in problems:
+            self._watcher.say(sentence)
         return met
 
     def _welcome(self, name: str, hello: Any) -> Registration:
-        """What the site says of itself, if it fits; both sides are told if it does not."""
+        """What the site says of itself; ConfigError where it does not fit."""
         try:
             said = dict(hello)
             counts = {str(what): int(count) for what, count in said["counts"].items()}
@@ -384,8 +425,9 @@ class _Meeting:
             site = Registration(str(said["site"]), counts, [str(label) for label in said["labels"]], manifest)
             theirs = {what: str(said[what]) for what in ("version", "terms", "tokenizer")}
             own_encoder, held = bool(said["own_encoder"]), [str(digest) for digest in said["public"]]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            self._refuse(name, f"site '{name}' did not say who it is in a way that can be read")
+            self._holding[name] = bool(said["secret"])
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ConfigError(f"site '{name}' did not say who it is in a way that can be read") from error
         ours = {"version": __version__, "terms": self._terms.digest, "tokenizer": self._terms.tokenizer}
         spoken = {
             "version": "site '{name}' runs grandrounds {theirs}, the coordinator {ours}; install the same version",
@@ -395,33 +437,35 @@ class _Meeting:
         }
         for what, sentence in spoken.items():
             if theirs[what] != ours[what] and not (what == "tokenizer" and own_encoder):
-                self._refuse(name, sentence.format(name=name, theirs=theirs[what], ours=ours[what]))
-        try:
-            if site.site != name:
-                raise ConfigError(f"site '{name}' calls itself '{site.site}': it has another site's enrolment")
-            if any(count < 1 for count in counts.values()) or not {"examples", "notes"} <= counts.keys():
-                raise ConfigError(f"site '{name}' registered counts that can't be: {counts}")
-            check_registrations([site], self._terms.task.labels, self._ground.expected.manifest)
-        except ConfigError as problem:
-            self._refuse(name, str(problem))
+                raise ConfigError(sentence.format(name=name, theirs=theirs[what], ours=ours[what]))
+        if site.site != name:
+            raise ConfigError(f"site '{name}' calls itself '{site.site}': it has another site's enrolment")
+        if not all(1 <= count < MOST for count in counts.values()) or not {"examples", "notes"} <= counts.keys():
+            raise ConfigError(f"site '{name}' registered counts that can't be")
+        check_registrations([site], self._terms.task.labels, self._ground.expected.manifest)
         _, public = self._terms.public
         if held and public and public not in held:
             self._watcher.say(
-                f"site '{name}' holds version {held[-1]} of the public set, ours is {public}: it is sent anew"
+                f"site '{name}' holds version {held[-1]} of the public set, ours is {public}: it gets ours"
             )
         return replace(site, manifest=self._ground.expected.manifest)
 
-    def _refuse(self, name: str, why: str) -> NoReturn:
+    def _refuse(self, name: str, why: str) -> None:
         for _ in self._transport.converse([(name, {"what": "refused", "why": why}, ())], patience=10):
             pass
-        raise ConfigError(why)
 
     def _read(self) -> dict[str, Registration]:
         if not self._saved.exists():
             return {}
         manifest = self._ground.expected.manifest
-        held = json.loads(self._saved.read_text(encoding="utf-8"))
-        return {one["site"]: Registration(one["site"], one["counts"], one["labels"], manifest) for one in held}
+        try:
+            held = json.loads(self._saved.read_text(encoding="utf-8"))
+            known = {one["site"]: Registration(one["site"], one["counts"], one["labels"], manifest) for one in held}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise GrandRoundsError(f"'{self._saved}' was edited or torn; the run can't go on without it") from error
+        if gone := sorted(known.keys() - self._keys.keys()):
+            self._watcher.say(f"{', '.join(gone)} registered, but the key is gone: the run goes on without")
+        return {name: site for name, site in known.items() if name in self._keys}
 
 
 def _plain(site: Registration) -> dict[str, Any]:

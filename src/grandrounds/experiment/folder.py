@@ -14,7 +14,7 @@ from grandrounds.experiment.config import Config, make_config
 from grandrounds.federation.files import disk_error, write_whole
 
 # All that a run leaves which ended before round 1: by a kill, or by a mistake in its config.
-BEGUN = (".lock", "vocabulary", "start.safetensors", ".*.part")
+BEGUN = (".lock", "vocabulary", "start.safetensors", "spool", "registrations.json", ".*.part")
 
 
 class RunFolder:

@@ -5,9 +5,11 @@ Text, paths and what is special about a site stay in this process and in the sit
 
 from __future__ import annotations
 
+import fcntl
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,6 @@ from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.shelf import Shelf
 from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder
-from grandrounds.tasks import TASKS
 
 
 class SiteFile(BaseModel):
@@ -51,6 +52,8 @@ class SiteFile(BaseModel):
     device: str = "auto"
     training: dict[str, Any] = Field(default_factory=dict)
     """What of [training] is different here."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The reader's own options."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def read_holding(enrolment: Enrolment, data: Sequence[Path], format: str, test: 
     torch.set_num_threads(terms.config.threads)
     notes: Counter[str] = Counter()
     sources = {"train": data, **({"test": test} if test else {})}
-    parts = {part: read_source(Source(format, paths, {}), part, notes) for part, paths in sources.items()}
+    parts = {part: read_source(Source(format, paths, site.options), part, notes) for part, paths in sources.items()}
     practice = _practice(enrolment)
     splits, counted = {}, Counter[str]()
     for part, documents in parts.items():
@@ -124,7 +127,12 @@ def read_holding(enrolment: Enrolment, data: Sequence[Path], format: str, test: 
             if None not in patients:
                 counts["patients"] = len(patients)
     manifest = manifest_of(practice.initial_model(), terms.config.make_algorithm())
-    registration = Registration(site.name, counts, _labels(terms, parts["train"]), manifest)
+    if site.encoder is not None and manifest:
+        raise ConfigError(
+            f"site.toml names an encoder of this site's own, but '{terms.config.algorithm['name']}' shares weights: "
+            "all sites need the same one"
+        )
+    registration = Registration(site.name, counts, terms.task.labels, manifest)
     policy = Policy.load(enrolment.folder / site.policy) if site.policy else Policy()
     return Holding(parts["train"], Resident(registration, splits, practice, policy), dict(notes), counted)
 
@@ -145,10 +153,25 @@ def open_desk(enrolment: Enrolment, holding: Holding, say: Callable[[str], None]
     )
 
 
+@contextmanager
+def alone(enrolment: Enrolment) -> Iterator[None]:
+    """One process at a time serves a site: two would write the same log and states."""
+    with (enrolment.state / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            where = enrolment.state
+            raise GrandRoundsError(
+                f"another process serves this site already, from '{where}'; stop it first"
+            ) from error
+        yield
+
+
 def make_host(enrolment: Enrolment, holding: Holding) -> Host:
     terms, state, resident = enrolment.terms, enrolment.state, holding.resident
     model = resident.practice.initial_model()
     return Host(
+        terms.config.make_algorithm(),
         {resident.registration.site: resident},
         expected_of(model, resident.registration.manifest, terms.task, terms.public),
         PrivateStore(state / "states", memory=0),
@@ -177,15 +200,6 @@ def _practice(enrolment: Enrolment) -> Practice:
     folder = enrolment.folder / site.encoder
     own = Encoder.find(str(folder) if folder.is_dir() else site.encoder, terms.task.markers)
     return replace(practice, encoder=own, start=None)
-
-
-def _labels(terms: Terms, documents: Sequence[Document]) -> Sequence[str]:
-    """The terms' labels where the data have no others; else the data's own, which the coordinator will refuse."""
-    try:
-        own = TASKS[terms.task.name].of(terms.config.task_options(), documents).labels
-    except DataError:
-        return terms.task.labels  # it has nothing to tell
-    return terms.task.labels if set(own) <= set(terms.task.labels) else own
 
 
 def _secret(state: Path) -> bytes:

@@ -59,6 +59,7 @@ def rehearse(enrolment: Enrolment, holding: Holding) -> list[Upload]:
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         host = Host(
+            algorithm,
             {resident.registration.site: played},
             replace(expected, manifest=resident.registration.manifest),
             PrivateStore(state / "states"),

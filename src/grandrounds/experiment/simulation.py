@@ -52,6 +52,7 @@ class Simulation(Ground):
 
     def host(self, config: Config, folder: Path, memory: int, model: nn.Module | None = None) -> Host:
         return Host(
+            config.make_algorithm(),
             self.residents,
             self.expected,
             PrivateStore(folder / "private", memory),

@@ -11,6 +11,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,12 @@ class Terms:
     public: tuple[int, str]
     """Rows and digest of the coordinator's public set."""
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The same at all who hold the same terms and the same package: it is in every ask."""
-        files = {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted((self.folder / "model").iterdir())}
+        held = (self.folder / "model" / name for name in ("grandrounds.json", "config.json", "model.safetensors"))
+        files = {path.name: sha256(path.read_bytes()).hexdigest() for path in held}
+        files["tokenizer"] = self.tokenizer
         return sha256(
             json.dumps([__version__, self.config.decisive(), self.public, files], sort_keys=True).encode()
         ).hexdigest()

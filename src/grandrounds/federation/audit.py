@@ -6,16 +6,18 @@ checkpoint, a result).
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.files import disk_error
 from grandrounds.federation.payloads import Packed
 
 START = "0" * 64
@@ -28,15 +30,20 @@ class Audit:
         self._path = path
         self.head = START
         torn = self._recover() if path.exists() else 0
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("ab", buffering=0)
         if torn:
             self.write(event="recovered", torn_bytes=torn)
 
     def write(self, **record: Any) -> None:
-        line = json.dumps({"time": round(time.time(), 3), **record, "previous": self.head})
-        self._file.write(line + "\n")
-        self._file.flush()
-        self.head = sha256(line.encode()).hexdigest()
+        line = json.dumps({"time": round(time.time(), 3), **record, "previous": self.head}).encode()
+        size = self._file.seek(0, os.SEEK_END)
+        try:
+            if self._file.write(line + b"\n") != len(line) + 1:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self._file.truncate(size)  # half a line would break the chain for good
+            raise disk_error(error, self._path) from error
+        self.head = sha256(line).hexdigest()
 
     def close(self) -> None:
         self._file.close()
@@ -80,30 +87,42 @@ def verify(path: Path, head: str | None = None) -> int:
     return len(lines)
 
 
+def head_of(path: Path) -> str:
+    """What to note down elsewhere: whoever holds it sees whether the log was cut later."""
+    lines = path.read_bytes().splitlines()
+    return sha256(lines[-1]).hexdigest() if lines else START
+
+
 @dataclass(frozen=True)
 class Agreement:
     """Two sides' logs of what passed between them."""
 
     agreed: int
-    only_site: int
-    """Payloads that the site logged and the coordinator did not: they were lost on the way, or it was killed."""
+    undelivered: int
+    """Payloads that the coordinator sent and the site never got: it was away."""
+    unreceived: int
+    """Payloads that the site sent and the coordinator never got: the line broke, or one of them was killed."""
 
 
 def compare(coordinator: Path, site: Path, name: str) -> Agreement:
-    """GrandRoundsError names the first payload that the coordinator logged for this site and the site did not."""
-    theirs = Counter(key for _, key in _payloads(site, name))
-    agreed = 0
-    for number, key in _payloads(coordinator, name):
-        if not theirs[key]:
-            raise GrandRoundsError(f"{coordinator}:{number}: '{site}' does not know of this payload")
-        theirs[key] -= 1
-        agreed += 1
-    return Agreement(agreed, theirs.total())
+    """GrandRoundsError names the first payload that one side got and the other did not send."""
+    ours, theirs = _payloads(coordinator, name), _payloads(site, name)
+    for got, sent, direction in ((ours, theirs, "up"), (theirs, ours, "down")):
+        for key, (path, number) in got.items():
+            if key[2] == direction and key not in sent:
+                other = site if direction == "up" else coordinator
+                raise GrandRoundsError(f"{path}:{number}: '{other}' does not know of this payload")
+    lonely = [[key for key in ours if key not in theirs], [key for key in theirs if key not in ours]]
+    return Agreement(len(ours.keys() & theirs.keys()), *map(len, lonely))
 
 
-def _payloads(path: Path, site: str) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def _payloads(path: Path, site: str) -> dict[tuple[Any, ...], tuple[Path, int]]:
+    """What was logged of this site, and where; a round that was run again after a crash is logged again."""
     verify(path)
+    found = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         record = json.loads(line)
         if "digest" in record and record.get("site") == site:
-            yield number, tuple(record[key] for key in ("round", "exchange", "direction", "kind", "bytes", "digest"))
+            key = tuple(record[name] for name in ("round", "exchange", "direction", "kind", "bytes", "digest"))
+            found[key] = path, number
+    return found

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, ClassVar, Generic, TypeVar, TypeVarTuple
 
 from grandrounds.errors import ConfigError, unknown
@@ -35,6 +37,11 @@ class Registration:
     labels: Sequence[str]
     manifest: Mapping[str, tuple[int, ...]]
     """The shape of each parameter that the algorithm shares."""
+
+    @property
+    def digest(self) -> str:
+        said = [self.site, dict(self.counts), list(self.labels), {k: list(v) for k, v in self.manifest.items()}]
+        return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -119,10 +119,15 @@ class RoundCohort(Cohort):
         )
 
     def _replies(self, method: Any, asks: Sequence[Ask]) -> Iterator[Reply[Any]]:
-        kind, good = declared_kind(method), 0
+        kind, good, failed = declared_kind(method), 0, list[str]()
         sent = {ask.site: ask for ask in asks}
+        for ask in asks:
+            for part in ask.payloads:
+                log_payload(self._federation.audit, ask.where, "down", part)
         for answer in self._federation.transport.exchange(asks):
             self._record(sent[answer.site], answer)
+            if answer.lost and answer.lost.startswith("failed: "):
+                failed.append(answer.lost)
             try:
                 reply = self._checked(answer, kind)
             except PayloadError as problem:
@@ -134,6 +139,10 @@ class RoundCohort(Cohort):
                 good += 1
                 self.traffic.replies += 1
                 yield reply
+        if asks and len(failed) == len(asks):  # a bug must not look like lost sites
+            raise GrandRoundsError(
+                f"round {self._round}, '{method.__name__}': every site {failed[0]}; mend that and go on with --resume"
+            )
         if good < min(self._federation.min_replies, len(asks)):
             reasons = "; ".join(f"{site} {reason}" for site, reason in sorted(self.traffic.lost.items()))
             raise AbandonedError(
@@ -154,9 +163,7 @@ class RoundCohort(Cohort):
     def _record(self, ask: Ask, answer: Answer) -> None:
         """Count and log what crossed the wire, good or not."""
         where = ask.where
-        for part in ask.payloads:
-            self.traffic.bytes_down += part.nbytes
-            log_payload(self._federation.audit, where, "down", part)
+        self.traffic.bytes_down += sum(part.nbytes for part in ask.payloads)
         holding = self._federation.ledger.holding
         if answer.lacks_public:
             holding.discard(ask.site)  # it will be sent again

@@ -2,8 +2,8 @@
 
 hello     who we are: registration, package version, digest of the terms we were enrolled with
 ask       run a method of the algorithm; the answer is a payload, or why there is none
-keys      the public keys of all sites: the answer is a new secret, sealed to each of them
-secret    the secret, sealed to us
+keys      the public keys of all sites: the answer is the sites' secret, sealed to each of them and signed by us
+secret    the secret, sealed to us by a site whose signature it has
 refused   the coordinator will not have us, and why
 bye       it is over
 """
@@ -24,7 +24,7 @@ from grandrounds.federation.contract import Registration
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.host import Host
-from grandrounds.federation.keys import PrivateKey, fingerprint, public_of, seal, unseal
+from grandrounds.federation.keys import PrivateKey, PublicKey, fingerprint, public_of, seal, sign, signed_by, unseal
 from grandrounds.federation.payloads import Packed, PayloadError
 
 PURPOSE = "grandrounds: a secret of the sites"
@@ -47,6 +47,7 @@ class Desk:
         """`about` is what else a hello tells: digests to compare."""
         self._host, self._registration, self._about = host, registration, about
         self._audit, self._key, self._state, self._say = audit, key, state, say
+        self.digest = registration.digest
         self.ended: str | None = None
         """Why there is nothing more to do: empty where it ended well."""
 
@@ -59,7 +60,7 @@ class Desk:
             self._audit.write(event="failed", error=type(error).__name__)
             said = {"answer": Answer("", lost=f"failed: {type(error).__name__}; the site's own log says more").note()}
             sent = []
-        return {**said, "id": note.get("id")}, sent
+        return {**said, "id": note.get("id"), "registration": self.digest, "log": self._audit.head}, sent
 
     def _reply(self, note: Mapping[str, Any], payloads: Sequence[bytes]) -> Said:
         match note.get("what"):
@@ -68,9 +69,9 @@ class Desk:
             case "ask":
                 return self._ask(note["ask"], payloads)
             case "keys":
-                return {"sealed": self._make_secret(note["keys"])}, []
+                return {"sealed": self._seal_secret(note["keys"])}, []
             case "secret":
-                return {"held": self._take_secret(note["sealed"])}, []
+                return {"held": self._take_secret(note)}, []
             case "refused" | "bye" as what:
                 self.ended = str(note.get("why", "the coordinator refused us")) if what == "refused" else ""
                 self._audit.write(event=what)
@@ -85,6 +86,7 @@ class Desk:
             "labels": list(us.labels),
             "manifest": {name: list(shape) for name, shape in us.manifest.items()},
             "version": __version__,
+            "secret": self._secret.exists(),
             **self._about,
         }
         logged = {name: value for name, value in said.items() if name != "manifest"}
@@ -106,31 +108,62 @@ class Desk:
         log_payload(self._audit, ask.where, "up", answer.packed)
         return {"answer": answer.note()}, [answer.packed.to_bytes()]
 
-    def _make_secret(self, keys: Mapping[str, str]) -> dict[str, str]:
-        peers = self._known_peers(keys)
-        path = self._state / "secret"
-        secret = path.read_bytes() if path.exists() else os.urandom(32)
-        write_whole(path, secret)
-        self._audit.write(event="secret sealed", sites=sorted(peers))
-        return {site: base64.b64encode(seal(secret, key, PURPOSE)).decode() for site, key in peers.items()}
+    @property
+    def _secret(self) -> Path:
+        return self._state / "secret"
 
-    def _take_secret(self, sealed: str) -> bool:
-        secret = unseal(base64.b64decode(sealed), self._key, PURPOSE)
-        path = self._state / "secret"
-        if path.exists() and path.read_bytes() != secret:
+    def _seal_secret(self, keys: Mapping[str, str]) -> dict[str, dict[str, str]]:
+        """The secret, a new one if we hold none, for each of these sites."""
+        peers = self._known_peers(keys)
+        if not self._secret.exists():
+            self._keep_secret(os.urandom(32))
+        secret, sealed = self._secret.read_bytes(), {}
+        for site, key in peers.items():
+            box = seal(secret, key, PURPOSE)
+            sealed[site] = {"box": _text(box), "signature": _text(sign(_addressed(box, site), self._key))}
+        self._audit.write(event="secret sealed", sites=sorted(peers))
+        return sealed
+
+    def _take_secret(self, note: Mapping[str, Any]) -> bool:
+        """Only from a site that we know: whoever has our public key, as the coordinator has, could seal us another."""
+        peers = self._known_peers(note["keys"])
+        box, signature = base64.b64decode(note["sealed"]["box"]), base64.b64decode(note["sealed"]["signature"])
+        if not signed_by(signature, _addressed(box, self._registration.site), peers[note["from"]]):
+            raise GrandRoundsError("a sealed secret is not signed by the site that it is said to come from")
+        secret = unseal(box, self._key, PURPOSE)
+        if self._secret.exists() and self._secret.read_bytes() != secret:
             raise GrandRoundsError("the sites' secret has changed since this site first got it")
-        write_whole(path, secret)
-        self._audit.write(event="secret received")
+        self._keep_secret(secret)
+        self._audit.write(event="secret received", sender=str(note["from"]))
         return True
 
-    def _known_peers(self, keys: Mapping[str, str]) -> dict[str, Any]:
-        """Keys as they were the first time: the coordinator can't slip in another later, and engineers may compare
-        fingerprints before that."""
+    def _keep_secret(self, secret: bytes) -> None:
+        write_whole(self._secret, secret)
+        self._secret.chmod(0o600)
+
+    def _known_peers(self, keys: Mapping[str, str]) -> dict[str, PublicKey]:
+        """The sites' keys as they are in peers.json: written by the engineer, who had the fingerprints from the other
+        hospitals, or at the first time by us, and then shown. Whoever is not in it stays out for good."""
         path = self._state / "peers.json"
-        known = json.loads(path.read_text()) if path.exists() else {}
         peers = {site: public_of(text) for site, text in keys.items()}
-        for site, key in peers.items():
-            if known.setdefault(site, fingerprint(key)) != fingerprint(key):
-                raise GrandRoundsError(f"the key of site '{site}' is another one than before; nothing is sealed to it")
-        write_whole(path, json.dumps(known, indent=1).encode())
+        shown = {site: fingerprint(key) for site, key in peers.items()}
+        if not path.exists():
+            write_whole(path, json.dumps(shown, indent=1).encode())
+            for site, mark in sorted(shown.items()):
+                self._say(f"site '{site}' has the key {mark}: compare it with what that hospital says")
+        known = json.loads(path.read_text(encoding="utf-8"))
+        for site, mark in shown.items():
+            if known.get(site) != mark:
+                raise GrandRoundsError(
+                    f"the key of site '{site}' is not the one in '{path}'; nothing is shared with it"
+                )
         return peers
+
+
+def _addressed(box: bytes, site: str) -> bytes:
+    """What is signed: the box and whom it is for."""
+    return f"{PURPOSE} for {site}:".encode() + box
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from grandrounds.federation.contract import Registration, make_algorithm, site_method
+from grandrounds.federation.contract import Algorithm, Registration, make_algorithm, site_method
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import Practice, Site, Split
 from grandrounds.federation.payloads import Compression, Expected, Packed, Predictions, unpack
@@ -38,6 +38,7 @@ class Resident:
 class Host:
     def __init__(
         self,
+        algorithm: Algorithm,
         residents: Mapping[str, Resident],
         expected: Expected,
         private: PrivateStore,
@@ -49,7 +50,7 @@ class Host:
         secret: Callable[[], bytes] = lambda: NO_SECRET,
     ) -> None:
         self._shelf, self._secret = shelf, secret
-        self._residents, self._expected = residents, expected
+        self._algorithm, self._residents, self._expected = algorithm, residents, expected
         self._working = dict(working or {})
         self._starts: dict[str, Mapping[str, Tensor]] = {}
         self._private, self._compression, self._config, self._models = private, compression, config, models
@@ -69,6 +70,10 @@ class Host:
     def _run(self, ask: Ask) -> tuple[Packed, str | None]:
         if ask.config != self._config:
             raise RefusalError("the shared config at this site is another one")
+        if make_algorithm(ask.algorithm, ask.options) != self._algorithm:
+            raise RefusalError("this site takes part in another algorithm, or with other options")
+        if ask.public not in ("", self._expected.public[1]):
+            raise RefusalError(f"the public set is version {self._expected.public[1] or 'none'}, not {ask.public:.16}")
         resident = self._residents[ask.site]
         private = self._private.read(ask.site, ask.start)
         site = Site(
@@ -83,7 +88,7 @@ class Host:
             exchange=ask.exchange,
             secret=self._secret,
         )
-        method = site_method(make_algorithm(ask.algorithm, ask.options), ask.method)
+        method = site_method(self._algorithm, ask.method)
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
         payload = method(site, *message)
         if resident.poisoned and isinstance(payload, Predictions):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from cryptography import x509
-from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -25,6 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from grandrounds.errors import ConfigError, GrandRoundsError
 
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 CURVE = ec.SECP384R1  # what Flower's nodes authenticate with
 PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey
 PublicKey: TypeAlias = ec.EllipticCurvePublicKey
@@ -44,8 +46,8 @@ def make_authority(folder: Path, name: str, days: int = 3650) -> None:
 
 def issue_certificate(folder: Path, hosts: Sequence[str], days: int = 365) -> datetime:
     """server.crt and server.key for these names and addresses, signed by the folder's authority; till when it holds."""
-    authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
-    signer = _read_private(folder / "ca.key")
+    authority = _read_certificate(folder / "ca.crt")
+    signer = read_private(folder / "ca.key")
     key = ec.generate_private_key(CURVE())
     builder = _certificate(_named(hosts[0]), authority.subject, key, days)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -61,7 +63,7 @@ def issue_certificate(folder: Path, hosts: Sequence[str], days: int = 365) -> da
 
 
 def expires(certificate: Path) -> datetime:
-    return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+    return _read_certificate(certificate).not_valid_after_utc
 
 
 def make_key(private: Path, public: Path) -> PublicKey:
@@ -74,11 +76,18 @@ def make_key(private: Path, public: Path) -> PublicKey:
 
 def read_private(path: Path) -> PrivateKey:
     try:
-        return _read_private(path)
+        key = serialization.load_ssh_private_key(path.read_bytes(), None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ValueError("not an elliptic-curve key")
     except FileNotFoundError as error:
-        raise GrandRoundsError(f"there is no key '{path}' yet; make one with: grandrounds site init") from error
+        raise GrandRoundsError(
+            f"there is no key '{path}' yet; a site makes its own with: grandrounds site init"
+        ) from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"'{path}' is not a private key of this site; make a new pair with site init") from error
+        raise ConfigError(
+            f"'{path}' is not a private key; a site makes a new pair with: grandrounds site init"
+        ) from error
+    return key
 
 
 def read_public(path: Path) -> PublicKey:
@@ -127,6 +136,18 @@ def unseal(sealed: bytes, key: PrivateKey, purpose: str) -> bytes:
         raise GrandRoundsError("a sealed secret can't be opened: it is for another site, or was altered") from error
 
 
+def sign(data: bytes, key: PrivateKey) -> bytes:
+    return key.sign(data, ec.ECDSA(hashes.SHA384()))
+
+
+def signed_by(signature: bytes, data: bytes, key: PublicKey) -> bool:
+    try:
+        key.verify(signature, data, ec.ECDSA(hashes.SHA384()))
+    except InvalidSignature:
+        return False
+    return True
+
+
 def _shared(ours: PrivateKey, theirs: PublicKey, salt: bytes, purpose: str) -> bytes:
     agreed = ours.exchange(ec.ECDH(), theirs)
     return HKDF(hashes.SHA256(), 32, salt=salt, info=purpose.encode()).derive(agreed)
@@ -157,7 +178,10 @@ def _alternative(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(host))
     except ValueError:
-        return x509.DNSName(host)
+        pass
+    if not HOST.fullmatch(host):
+        raise ConfigError(f"'{host}' is not a host's name or address: letters, digits, '-' and '.', without a port")
+    return x509.DNSName(host)
 
 
 def _ssh(key: PublicKey) -> bytes:
@@ -171,11 +195,11 @@ def _public(data: bytes) -> PublicKey:
     return key
 
 
-def _read_private(path: Path) -> PrivateKey:
-    key = serialization.load_ssh_private_key(path.read_bytes(), None)
-    if not isinstance(key, PrivateKey):
-        raise ValueError("not an elliptic-curve key")
-    return key
+def _read_certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"'{path}' is not a certificate; found the federation anew, or put it back") from error
 
 
 def _write_private(path: Path, key: PrivateKey) -> None:

@@ -6,6 +6,7 @@ lost reply, an abandoned round and early stopping all find the state they need, 
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
@@ -15,6 +16,9 @@ from urllib.parse import quote
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.files import DamagedError, read_folder, write_folder
 from grandrounds.federation.state import Flat
+
+VERSION = re.compile(r"\d{5,}\.\d+")
+"""Round and exchange. The server names versions, so a site must not take a name for a path."""
 
 
 class MissingVersionError(GrandRoundsError):
@@ -42,6 +46,7 @@ class PrivateStore:
             raise MissingVersionError(f"version {version} of the private state is not here ({error})") from error
 
     def write(self, site: str, version: str, states: Mapping[str, Flat]) -> None:
+        self._path(site, version)  # a name that is none is refused before anything is kept
         self._held[site, version] = states
         self._unsaved.add((site, version))
         held = sum(flat.nbytes for version_states in self._held.values() for flat in version_states.values())
@@ -70,4 +75,6 @@ class PrivateStore:
             self._unsaved.discard(key)
 
     def _path(self, site: str, version: str) -> Path:
+        if not VERSION.fullmatch(version):
+            raise MissingVersionError("a version of private state is called by its round and exchange, and this is not")
         return self._folder / quote(site, safe="") / version

@@ -76,9 +76,9 @@ class _Pending:
 
     note: dict[str, Any]
     payloads: Sequence[bytes]
-    message: str | None = None
-    """Flower's name for it, once it is sent."""
-    since: str = ""
+    messages: list[str] = field(default_factory=list)
+    """Flower's names for it, one for each time that it was sent: a reply to any of them will do."""
+    since: str | None = None
     """The life of the site's process that it was sent to."""
     gone: float | None = None
     """Since when the site has been out of sight."""
@@ -121,20 +121,26 @@ class OverGrid:
     ) -> None:
         """`idle` is called while waiting: to draw a table, to see that SuperLink is alive."""
         self.roster = roster
+        self.registered: dict[str, str] = {}
+        """Digests of what sites registered, which every answer must repeat."""
         self._grid, self._spool, self._poll, self._idle = grid, spool, poll, idle
         self._deadline, self._absence = deadline, absence
         self._session, self._number = secrets.token_hex(8), 0
+        self.close()  # a coordinator that was killed may have left replies
 
     def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
         encoded: dict[int, bytes] = {}
         for reply in self.converse([_note(ask, encoded) for ask in asks]):
-            yield _answer(reply)
+            yield self._same_site(_answer(reply), reply.note)
 
     def converse(self, notes: Sequence[Note], patience: float | None = None) -> Iterator[Reply]:
         """Send each site its note; replies come in the order of the notes."""
         self._spool.mkdir(parents=True, exist_ok=True)
         pending, arrived = dict[str, _Pending](), dict[str, Reply]()
         for site, note, payloads in notes:
+            if site not in self.roster.sites:  # its key was withdrawn
+                arrived[site] = Reply(site, lost="gone: the coordinator holds no key of it any more")
+                continue
             self._number += 1
             pending[site] = _Pending({**note, "id": f"{self._session}.{self._number}"}, payloads)
         until, wait = time.monotonic() + (patience or self._deadline), self._poll
@@ -149,6 +155,13 @@ class OverGrid:
                     time.sleep(wait)
             yield arrived.pop(site).unspooled()
 
+    def _same_site(self, answer: Answer, note: Mapping[str, Any]) -> Answer:
+        """A site that was started again may have other data than it registered with."""
+        known = self.registered.get(answer.site)
+        if answer.packed is None or known is None or note.get("registration") == known:
+            return answer
+        return Answer(answer.site, lost="rejected: it holds other data than it registered before round 1")
+
     def flush(self) -> None:
         """A site's private state is on its disk before its reply leaves."""
 
@@ -162,21 +175,22 @@ class OverGrid:
             presence = here[site]
             if not presence.online or presence.node is None:
                 continue
-            if waiting.message is not None and waiting.since == presence.since:
+            if waiting.since == presence.since:
                 continue
-            # The first time, or to a site that was away since and knows nothing of it any more.
+            # The first time, or to a site that was away since and may know nothing of it any more.
             message = Message(
                 to_records(waiting.note, waiting.payloads), presence.node, "query", ttl=self._deadline + 60
             )
             with _heard():
-                waiting.message = next(iter(self._grid.push_messages([message])), None)
-            waiting.since = presence.since
-            if waiting.message is not None:
+                sent = [name for name in self._grid.push_messages([message]) if name is not None]
+            if sent:
+                waiting.messages += sent
+                waiting.since = presence.since
                 presence.doing = _doing(waiting.note)
                 presence.bytes_down += sum(map(len, waiting.payloads))
 
     def _receive(self, pending: dict[str, _Pending], arrived: dict[str, Reply], turn: str) -> bool:
-        by_message = {waiting.message: site for site, waiting in pending.items() if waiting.message is not None}
+        by_message = {name: site for site, waiting in pending.items() for name in waiting.messages}
         if not by_message:
             return False
         came = False
@@ -187,7 +201,8 @@ class OverGrid:
             if site is None or site not in pending:
                 continue
             if message.has_error():  # out of Flower's sight for a minute: it will be asked again if it comes back
-                pending[site].message = None
+                pending[site].messages.remove(message.metadata.reply_to_message_id)
+                pending[site].since = pending[site].since if pending[site].messages else None
                 continue
             reply = _read(site, message.content, pending[site].note["id"])
             if reply is None:
@@ -210,7 +225,7 @@ class OverGrid:
             late = now >= until
             if late or (waiting.gone is not None and now - waiting.gone >= self._absence):
                 why = (
-                    f"late: no answer within {patience:.0f} s"
+                    f"late: no answer within {patience:g} s"
                     if late and waiting.gone is None
                     else f"cut off: not seen for {now - (waiting.gone or now):.0f} s"
                 )

@@ -40,8 +40,10 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
+from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.desk import Desk
 from grandrounds.federation.flower.records import from_records, to_records
+from grandrounds.federation.payloads import PayloadError
 
 HEARTBEAT = 10.0
 """Seconds; Flower holds a node for gone after two of them."""
@@ -68,13 +70,18 @@ def app_of(desk: Desk) -> ClientApp:
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        return Message(to_records(*desk(*from_records(message.content))), reply_to=message)
+        try:
+            note, payloads = from_records(message.content)
+        except PayloadError:
+            note, payloads = {}, []  # the desk knows what to say to that
+        return Message(to_records(*desk(note, payloads)), reply_to=message)
 
     return app
 
 
 def serve(door: Door, app: ClientApp, finished: Callable[[], bool], say: Callable[[str], None]) -> None:
     """Answer the coordinator until `finished`; where it is away, try again with growing pauses."""
+    _check(door)
     pause = 0.5
     while not finished():
         try:
@@ -82,13 +89,27 @@ def serve(door: Door, app: ClientApp, finished: Callable[[], bool], say: Callabl
                 say(f"joined the coordinator at {door.address}")
                 pause = 0.5
                 connection.serve(app, finished)
-        except (httpx.HTTPError, OSError, RuntimeError) as error:
+        except GrandRoundsError:
+            raise
+        except Exception as error:  # of many kinds in Flower's client, all of them a line that broke
             problem = _explained(error, door)
             if finished():
                 return
             say(f"{problem}; trying again in {pause:.0f} s" if pause >= 1 else f"{problem}; trying again")
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
+
+
+def _check(door: Door) -> None:
+    """ConfigError where no patience would help."""
+    host, _, port = door.address.rpartition(":")
+    if not host or not port.isdigit() or (":" in host and not host.startswith("[")):
+        raise ConfigError(f"coordinator = '{door.address}' in site.toml is not host:port (an IPv6 address in brackets)")
+    if door.ca is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=door.ca.read_text("ascii"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"'{door.ca}' is not the federation's certificate; ask the coordinator for it") from error
 
 
 class _Connection:
@@ -198,4 +219,4 @@ def _explained(error: Exception, door: Door) -> str:
         if "SSL" in str(error) or "WRONG_VERSION" in str(error):
             return f"{door.address} does not speak TLS"
         return f"the coordinator at {door.address} can't be reached"
-    return f"the connection to {door.address} was lost"
+    return f"the connection to {door.address} was lost ({type(error).__name__})"

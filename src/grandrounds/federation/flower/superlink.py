@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 from flwr.cli.build import build_fab_from_disk
+from flwr.common.constant import SUPERLINK_NODE_ID
 from flwr.common.serde import fab_to_proto, run_from_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
@@ -101,6 +102,7 @@ class SuperLink:
         """Register the sites' public keys, start a run, and take the part of its server."""
         control = self._client(ControlHttpClient)
         self._wait(control)
+        self.check()  # it may be another's SuperLink that answered
         for key in keys:
             control.RegisterNode(RegisterNodeRequest(public_key=key))
         app = self._folder / "flower" / "app"
@@ -145,8 +147,9 @@ class SuperLink:
         while time.monotonic() < until:
             self.check()
             try:
-                control._client.get(url)
-                return
+                if control._client.get(url).status_code == httpx.codes.OK:
+                    return
+                problem = "something else answers at this port"
             except httpx.TransportError as error:
                 problem = str(error)
             time.sleep(0.1)
@@ -204,8 +207,12 @@ class _Grid(HttpGrid):
         self.client.ConfirmMessageReceived(
             ConfirmMessageReceivedRequest(node=self.node, run_id=self.run.run_id, message_object_id=name)
         )
-        message = inflate_object_from_contents(name, coming.contents)
-        assert isinstance(message, Message)
+        try:
+            message = inflate_object_from_contents(name, coming.contents)
+            if not isinstance(message, Message):
+                raise TypeError
+        except Exception:  # whatever a site made of it, it is that site's reply and can't be read
+            message = Message(RecordDict(), reply_to=_asked(coming.reply_to))
         message.metadata.__dict__["_message_id"] = name
         return message
 
@@ -221,6 +228,13 @@ class _Grid(HttpGrid):
                 _Again(),
             ],
         )
+
+
+def _asked(message: str) -> Message:
+    """A message of this name, to hang a reply on."""
+    made = Message(RecordDict(), SUPERLINK_NODE_ID, "query")
+    made.metadata.__dict__["_message_id"] = message
+    return made
 
 
 @dataclass
