@@ -35,7 +35,7 @@ class Echo:
     ended: str | None = None
 
     def __call__(self, note: dict[str, Any], payloads: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
-        return {"id": note["id"]}, list(payloads)
+        return {"id": note["id"], "at": time.time()}, list(payloads)
 
 
 def site(address: str, folder: str, name: str) -> None:
@@ -68,9 +68,7 @@ def wire(megabytes: int, repeats: int = 20) -> dict[str, Any]:
             encode = timed(lambda: packed.to_bytes())
             data = packed.to_bytes()
             decode = timed(lambda: Packed.from_bytes(data).digest)
-            large = [
-                timed(lambda: list(over.converse([(name, {"what": "x"}, (data,)) for name in NAMES]))) for _ in range(3)
-            ]
+            stages = [staged(over, data) for _ in range(3)]
         finally:
             for process in processes:
                 process.terminate()
@@ -79,10 +77,34 @@ def wire(megabytes: int, repeats: int = 20) -> dict[str, Any]:
         "empty_exchange_seconds": round(statistics.median(empty[1:]), 3),
         "megabytes": megabytes,
         "sites": len(NAMES),
-        "exchange_seconds": round(statistics.median(large), 2),
-        "of_which_encoding": round(encode, 3),
-        "of_which_decoding_and_digest_a_reply": round(decode, 3),
+        "exchange_seconds": middle(stages, "all"),
+        "to_superlink": middle(stages, "pushed"),
+        "from_superlink_to_the_last_site": middle(stages, "down"),
+        "back_from_the_last_site": middle(stages, "up"),
+        "encoding": round(encode, 3),
+        "decoding_and_digest_of_a_reply": round(decode, 3),
     }
+
+
+def staged(over: OverGrid, data: bytes) -> dict[str, float]:
+    """When the bytes had left us, when the last site had them, when all were back."""
+    began, left = time.time(), [0.0]
+    push = over._grid.push_messages
+
+    def pushed(messages: Any) -> Any:
+        sent = push(messages)
+        left.append(time.time())
+        return sent
+
+    over._grid.push_messages = pushed  # type: ignore[method-assign]
+    replies = list(over.converse([(name, {"what": "x"}, (data,)) for name in NAMES]))
+    over._grid.push_messages = push  # type: ignore[method-assign]
+    back, there, gone = time.time(), max(reply.note["at"] for reply in replies), max(left)
+    return {"all": back - began, "pushed": gone - began, "down": there - gone, "up": back - there}
+
+
+def middle(stages: list[dict[str, float]], name: str) -> float:
+    return round(statistics.median(stage[name] for stage in stages), 2)
 
 
 def timed(work: Any) -> float:

@@ -202,7 +202,21 @@ def asker(simulation: Simulation, content: Mapping[str, Any], folder: Path) -> A
     def ask(site: str, method: str, *message: Any, public_set: Packed | None = sent, round: int = 1) -> Answer:
         options = {key: value for key, value in content["algorithm"].items() if key != "name"}
         return host.answer(
-            Ask(site, "feded", options, method, round, 1, message, config.digest(), None, "v", (), digest, public_set)
+            Ask(
+                site,
+                "feded",
+                options,
+                method,
+                round,
+                1,
+                message,
+                config.digest(),
+                None,
+                "00001.1",
+                (),
+                digest,
+                public_set,
+            )
         )
 
     return ask

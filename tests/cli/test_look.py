@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +219,18 @@ def test_audit_verify_counts_the_lines_of_a_whole_chain(finished: Finished) -> N
     log = finished[0] / "audit.jsonl"
     lines = len(log.read_text().splitlines())
     for named in (finished[0], log):
-        assert run("audit", "verify", named).good().stdout == f"{log}: {lines} lines, the chain is whole\n"
+        said = run("audit", "verify", named).good().stdout
+        head = sha256(log.read_bytes().splitlines()[-1]).hexdigest()
+        assert said == f"{log}: {lines} lines, the chain is whole; its head is {head}\n"
+    run("audit", "verify", log, "--head", head).good()
+
+
+def test_a_head_that_was_noted_down_shows_a_cut(finished: Finished, tmp_path: Path) -> None:
+    lines = (finished[0] / "audit.jsonl").read_bytes().splitlines(keepends=True)
+    log, head = tmp_path / "audit.jsonl", sha256(lines[-1].rstrip()).hexdigest()
+    log.write_bytes(b"".join(lines[:-1]))
+    run("audit", "verify", log).good()
+    assert "the log was cut" in run("audit", "verify", log, "--head", head).complaint()
 
 
 @pytest.mark.parametrize("line", [0, 7, -2, -1])

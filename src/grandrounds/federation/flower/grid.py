@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from flwr.app import Message, RecordDict
+from flwr.app import Array, Message, RecordDict
 from flwr.serverapp import Grid
 
 from grandrounds.errors import GrandRoundsError
@@ -33,7 +33,7 @@ LARGE = 1 << 20
 class Presence:
     """What the coordinator knows of a site's whereabouts."""
 
-    node: int | None = None
+    node: int = 0
     online: bool = False
     since: str = ""
     """When it joined; another value is another life of the site's process."""
@@ -170,21 +170,24 @@ class OverGrid:
             left.unlink()
 
     def _send(self, pending: Mapping[str, _Pending]) -> None:
-        here = self.roster.look()
-        for site, waiting in pending.items():
-            presence = here[site]
-            if not presence.online or presence.node is None:
-                continue
-            if waiting.since == presence.since:
-                continue
-            # The first time, or to a site that was away since and may know nothing of it any more.
-            message = Message(
-                to_records(waiting.note, waiting.payloads), presence.node, "query", ttl=self._deadline + 60
-            )
-            with _heard():
-                sent = [name for name in self._grid.push_messages([message]) if name is not None]
-            if sent:
-                waiting.messages += sent
+        """To whom it was not sent yet, and to sites that were away since and may know nothing of it any more."""
+        here, arrays = self.roster.look(), dict[int, Array]()
+        unsent = [
+            (waiting, here[site])
+            for site, waiting in pending.items()
+            if here[site].online and waiting.since != here[site].since
+        ]
+        messages = [
+            Message(to_records(waiting.note, waiting.payloads, arrays), presence.node, "query", ttl=self._deadline + 60)
+            for waiting, presence in unsent
+        ]
+        if not messages:
+            return
+        with _heard():
+            names = list(self._grid.push_messages(messages))
+        for (waiting, presence), name in zip(unsent, names, strict=bool(names)):  # none at all: SuperLink took none
+            if name is not None:
+                waiting.messages.append(name)
                 waiting.since = presence.since
                 presence.doing = _doing(waiting.note)
                 presence.bytes_down += sum(map(len, waiting.payloads))

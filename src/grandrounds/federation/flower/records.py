@@ -16,11 +16,19 @@ from grandrounds.federation.payloads import PayloadError
 FORM = "safetensors"
 
 
-def to_records(note: Mapping[str, Any], payloads: Sequence[bytes] = ()) -> RecordDict:
-    records = RecordDict({"note": ConfigRecord({"json": json.dumps(note).encode()})})
+def to_records(
+    note: Mapping[str, Any], payloads: Sequence[bytes] = (), made: dict[int, Array] | None = None
+) -> RecordDict:
+    """`made` remembers arrays between calls: what goes to all sites is hashed once."""
+    records, made = (
+        RecordDict({"note": ConfigRecord({"json": json.dumps(note).encode()})}),
+        {} if made is None else made,
+    )
+    for data in payloads:
+        if id(data) not in made:
+            made[id(data)] = Array("uint8", (len(data),), FORM, data)
     if payloads:
-        arrays = {str(i): Array("uint8", (len(data),), FORM, data) for i, data in enumerate(payloads)}
-        records["payloads"] = ArrayRecord(arrays)
+        records["payloads"] = ArrayRecord({str(i): made[id(data)] for i, data in enumerate(payloads)})
     return records
 
 
