@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors import torch as safetensors
 from torch import Tensor
@@ -414,6 +414,7 @@ def arrive(data: bytes) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(json_values, st.binary(max_size=20))
+@example([[None, None], [False, None]], b"")
 def test_a_well_framed_header_of_any_json_is_refused_or_read(header: Any, body: bytes) -> None:
     arrive(framed(json.dumps(header).encode(), body))
     arrive(framed(json.dumps({"__metadata__": header}).encode(), body))

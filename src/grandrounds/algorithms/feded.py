@@ -29,8 +29,9 @@ from grandrounds.federation import (
     algorithm,
     on_site,
 )
+from grandrounds.federation.eight_bits import Form
 from grandrounds.federation.learner import Loss
-from grandrounds.federation.payloads import Compression, Form
+from grandrounds.federation.payloads import Compression
 
 LAST = "ensemble"  # the server's memory of its last average
 

@@ -16,7 +16,8 @@ from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.federation.payloads import Form, LabelCounts, Parameters, Predictions
+from grandrounds.federation.eight_bits import Form
+from grandrounds.federation.payloads import LabelCounts, Parameters, Predictions
 from grandrounds.federation.seeds import generator, global_seed
 from grandrounds.federation.state import Flat, Stateful, flatten, rebuild
 from grandrounds.federation.training import Training, make_optimizer

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +21,8 @@ from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
+from grandrounds.federation import eight_bits
+from grandrounds.federation.eight_bits import Form
 
 Compression = Literal["fp32", "fp16", "int8"]
 DTYPES = {  # in the order of the wire: safetensors writes the widest types first
@@ -33,7 +34,6 @@ DTYPES = {  # in the order of the wire: safetensors writes the widest types firs
 }
 
 OFF_SIMPLEX = "predictions are not on the simplex: a row is negative or does not sum to one"
-Form = Literal["probabilities", "log_probabilities"]
 _FORMS: dict[Form, str] = {"probabilities": "p", "log_probabilities": "log p"}  # short: they are in every upload
 FLOATS, INTEGERS = (torch.float32, torch.float16), (torch.int64, torch.uint8)
 
@@ -101,7 +101,9 @@ class Packed:
         try:
             length = int.from_bytes(data[:8], "little")
             ((kind, metadata),) = json.loads(data[8 : 8 + length])["__metadata__"].items()
-            header = dict(json.loads(metadata))
+            header = json.loads(metadata)
+            if not isinstance(header, dict):
+                raise TypeError
             tensors = safetensors.load(data)
         except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PayloadError("a payload can't be decoded: it is cut short or not ours") from error
@@ -195,7 +197,7 @@ class Predictions(Payload):
         header = {"public": self.public}
         if compression != "int8":
             return Packed(self.kind, header, {_FORMS[self.form]: _shrink(self.values, compression)})
-        return Packed(self.kind, header, {_FORMS[self.form]: _deflated(_to_bytes(self.values, self.form))})
+        return Packed(self.kind, header, {_FORMS[self.form]: eight_bits.packed(self.values, self.form)})
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
@@ -208,13 +210,16 @@ class Predictions(Payload):
             raise PayloadError("predictions come as 'p' or 'log p', and neither is there")
         values = packed.tensors[_FORMS[form]]
         if values.dtype == torch.uint8:
-            values = _inflated(values, (rows, expected.classes - 1))
+            try:
+                values = eight_bits.inflated(values, (rows, expected.classes - 1))
+            except ValueError as problem:
+                raise PayloadError(f"predictions {problem}") from problem
             name = _FORMS[form]
             _check_manifest({**packed.tensors, name: values}, {name: (rows, expected.classes - 1)}, frozenset({name}))
             # Rounding adds at most half a step for each class. (Log-ratios are on the simplex whatever they are.)
             if form == "probabilities" and bool((values.sum(dim=1) > 255 + expected.classes / 2).any()):
                 raise PayloadError(OFF_SIMPLEX)
-            values = _from_bytes(values, form)
+            values = eight_bits.values_of(values, form)
         else:
             _check_manifest(packed.tensors, {_FORMS[form]: (rows, expected.classes)})
             _check_finite(packed.tensors)
@@ -317,43 +322,6 @@ class Done(Payload):
 
 def _log(p: Tensor) -> Tensor:
     return p.clamp(min=torch.finfo(p.dtype).tiny).log()
-
-
-def _deflated(values: Tensor) -> Tensor:
-    """The same in fewer bytes and one dimension, where it is fewer: most predictions are near nothing or all."""
-    short = zlib.compress(values.numpy().tobytes(), 9)
-    return torch.frombuffer(bytearray(short), dtype=torch.uint8) if len(short) < values.numel() else values
-
-
-def _inflated(values: Tensor, shape: tuple[int, int]) -> Tensor:
-    if values.ndim != 1:
-        return values
-    try:
-        whole = zlib.decompressobj().decompress(values.numpy().tobytes(), shape[0] * shape[1] + 1)  # and never a flood
-    except zlib.error as error:
-        raise PayloadError("predictions can't be inflated: they are cut short or not ours") from error
-    if len(whole) != shape[0] * shape[1]:
-        raise PayloadError(f"predictions inflate to another size than {shape[0]} x {shape[1]}")
-    return torch.frombuffer(bytearray(whole), dtype=torch.uint8).reshape(shape)
-
-
-def _to_bytes(values: Tensor, form: Form) -> Tensor:
-    """All classes but the first at 8 bits: probabilities, of which the first is what is missing to one, or log-ratios
-    to the first, in steps of 1/8 up to 16: a small probability is what a softened teacher has to say."""
-    if form == "probabilities":
-        return (values[:, 1:] * 255).round().to(torch.uint8)
-    ratio = (values[:, 1:] - values[:, :1]).clamp(-16, 15.875)
-    return ((ratio + 16) * 8).round().to(torch.uint8)
-
-
-def _from_bytes(values: Tensor, form: Form) -> Tensor:
-    """[rows, classes] on the simplex."""
-    if form == "log_probabilities":
-        ratio = values.float() / 8 - 16
-        return torch.cat([torch.zeros(len(ratio), 1), ratio], dim=1).log_softmax(dim=1)
-    rest = values.float() / 255
-    whole = torch.cat([(1 - rest.sum(dim=1, keepdim=True)).clamp(min=0), rest], dim=1)
-    return whole / whole.sum(dim=1, keepdim=True)  # rounding may have left more than one
 
 
 def _shrink(tensor: Tensor, compression: Compression) -> Tensor:
