@@ -68,6 +68,8 @@ class LiveSites(Live):
         if not err.is_terminal or time.monotonic() - self._drawn < 0.25:
             return
         self._drawn = time.monotonic()
+        if self._preparing in self._bars.task_ids:
+            self._bars.update(self._preparing, description="waiting for the sites")
         self._drawing.update(Group(self._bars, sites_table(roster)))
 
 
