@@ -200,3 +200,19 @@ def test_a_rehearsal_lists_what_would_leave(hosts: Hosts) -> None:
     assert (upload.when, upload.kind, upload.refused) == ("a round", "parameters", "")
     assert upload.tensors == dict(holding.resident.registration.manifest)
     assert upload.bytes > 4 * sum(prod(shape) for shape in upload.tensors.values())
+
+
+def test_a_site_that_comes_after_the_run_began_is_told(hosts: Hosts, tmp_path: Path) -> None:
+    made = {site: desk(hosts, site) for site in SITES}
+    grid = MemoryGrid(apps(made))
+    grid.away = {"mercy"}
+    transport = over(grid, tmp_path)
+    transport.registered = {site: made[site].digest for site in ("charity", "general")}
+    list(transport.converse([("charity", {"what": "hello"}, ())]))
+    assert made["mercy"].ended is None
+    grid.away = set()
+    for _ in range(2):
+        list(transport.converse([("charity", {"what": "hello"}, ())]))
+    assert made["mercy"].ended == "this run began without site 'mercy'; join the next one"
+    log = (hosts.enrolment("mercy") / "private" / "audit.jsonl").read_text()
+    assert log.splitlines()[-1].count('"refused"') == 1

@@ -126,6 +126,7 @@ class OverGrid:
         self._grid, self._spool, self._poll, self._idle = grid, spool, poll, idle
         self._deadline, self._absence = deadline, absence
         self._session, self._number = secrets.token_hex(8), 0
+        self._told: dict[str, str] = {}
         self.close()  # a coordinator that was killed may have left replies
 
     def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
@@ -149,6 +150,7 @@ class OverGrid:
                 self._send(pending)
                 came = self._receive(pending, arrived, site)
                 self._give_up(pending, arrived, until, patience or self._deadline)
+                self._turn_away()
                 self._idle()
                 wait = self._poll if came else min(wait * 1.2, 1.0)
                 if site not in arrived:
@@ -235,6 +237,17 @@ class OverGrid:
                 arrived[site] = Reply(site, lost=why)
                 self.roster.sites[site].doing = ""
                 del pending[site]
+
+    def _turn_away(self) -> None:
+        """Whoever came after the run began is told so, once, instead of waiting for an ask that never comes."""
+        if not self.registered:
+            return
+        for site, presence in self.roster.sites.items():
+            if presence.online and site not in self.registered and self._told.get(site) != presence.since:
+                self._told[site] = presence.since
+                note = {"what": "refused", "why": f"this run began without site '{site}'; join the next one", "id": ""}
+                with _heard():
+                    self._grid.push_messages([Message(to_records(note), presence.node, "query", ttl=60)])
 
     def _early(self, reply: Reply) -> Reply:
         """A large one waits on disk till it is its turn, so that memory does not grow with the number of sites."""
