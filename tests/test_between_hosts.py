@@ -109,7 +109,7 @@ def test_killed_coordinator_and_sites_come_back_and_end_with_the_same_bits(found
 REFUSALS = {
     "unregistered key": "does not know this site's key",
     "wrong authority": "is not this federation's coordinator, or its certificate has expired",
-    "plaintext": "speaks TLS, and this site's enrolment says plaintext",
+    "plaintext": "it may speak TLS, and this site's enrolment says plaintext",
 }
 
 

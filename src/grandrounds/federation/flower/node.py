@@ -205,8 +205,8 @@ def _explained(error: Exception, door: Door) -> str:
                 "another process serves with it"
             )
         return f"the coordinator at {door.address} answers with status {status}"
-    if isinstance(error, httpx.RemoteProtocolError) and door.ca is None:
-        return f"{door.address} speaks TLS, and this site's enrolment says plaintext"
+    if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and door.ca is None:
+        return f"{door.address} broke off: it may speak TLS, and this site's enrolment says plaintext"
     if isinstance(error, httpx.ConnectError):
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
