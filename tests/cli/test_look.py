@@ -186,6 +186,15 @@ def test_data_partition_says_who_holds_what(corpora: Path) -> None:
     assert sites[0]["labels"] == {"None": 8, "TeRP": 4, "TrIP": 4}
 
 
+def test_data_partition_by_structural_entropy_takes_edges_by_hand(corpora: Path) -> None:
+    wish = ("data", "partition", corpora / "train.jsonl", "--scheme", "structural_entropy", "--unit", "document")
+    dealt = run(*wish, "--entropy", "code", "--edges", "0.5,1000", "--json").json()
+    assert [site["name"] for site in dealt["sites"]] == ["site-02"]
+    assert dealt["left_out"] == ["site-01", "site-03"]
+    assert "left out, since they got nothing: site-01, site-03" in run(*wish, "--edges", "0.01,1000").good().stdout
+    assert "--edges takes numbers" in run(*wish, "--edges", "few").complaint()
+
+
 def test_data_partition_deals_the_same_to_the_same_seed(corpora: Path, tmp_path: Path) -> None:
     picture = tmp_path / "who.html"
     wish = ("data", "partition", corpora / "train.jsonl", "--scheme", "dirichlet", "--sites", "3", "--alpha", "0.3")

@@ -31,6 +31,7 @@ BASE: dict[str, Any] = {"data": {"train": "a.jsonl", "test": "b.jsonl"}}
         ("task.name", "sentence_er", r"task\.name: .*did you mean 'sentence_re'"),
         ("data.format", "bratt", r"data\.format: .*did you mean 'brat'"),
         ("partition.scheme", "dirichle", "did you mean 'dirichlet'"),
+        ("partition.entropy", "papr", "did you mean 'paper'"),
         ("partition.unit", "sentense", "did you mean 'sentence'"),
     ],
 )

@@ -6,13 +6,15 @@ import os
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import brat, conll, documents_json, pubtator, read
+from grandrounds.data.formats import Corpus, brat, conll, documents_json, pubtator, read
 from grandrounds.data.formats.source import load
+from grandrounds.data.pairs import NOT_INCLUDE, PAIRS, candidate_pairs, listed_pairs
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("GRANDROUNDS_DATA", ROOT.parent / "shared" / "data"))
@@ -25,10 +27,14 @@ pytestmark = [
 CDR = "cdr/pubtator/CDR_{}Set.PubTator.txt"
 
 
-def corpus(format: str, name: str) -> tuple[Document, ...]:
+def noted(format: str, name: str) -> Corpus:
     if not (DATA / name).exists():
         pytest.skip(f"{name} is not in the data folder")
-    found = read(format, DATA / name)
+    return read(format, DATA / name)
+
+
+def corpus(format: str, name: str) -> tuple[Document, ...]:
+    found = noted(format, name)
     assert found.notes == {}, "a published corpus needs no mending"
     return found.documents
 
@@ -94,6 +100,48 @@ def test_biobert_counts(name: str, rows: int, positive: int):
     assert sum(len(document.relations) for document in found) == positive
     for document in found:
         assert sorted(document.surface(mention) for mention in document.mentions) == ["@DISEASE$", "@GENE$"]
+
+
+@pytest.mark.parametrize(
+    ("part", "related", "unrelated", "not_included", "notes"),
+    [("train", 1038, 4202, 192, 0), ("dev", 1012, 4075, 174, 10), ("test", 1066, 4138, 201, 5)],
+)
+def test_eog_gives_the_pairs_of_cdr(part: str, related: int, unrelated: int, not_included: int, notes: int):
+    found = noted("eog", f"cdr/eog/{part}_filter.data")
+    assert sum(found.notes.values()) == notes
+    assert set(found.notes) <= {"mentions named by a part of their tokens, of which they cover the whole"}
+    assert len(found.documents) == 500
+    assert Counter(r.type for document in found.documents for r in document.relations) == {"CID": related}
+    stated = unstated = left_out = 0
+    for document in found.documents:
+        relations = {(relation.head, relation.tail) for relation in document.relations}
+        pairs, without = (set(listed_pairs(document, kind)) for kind in (PAIRS, NOT_INCLUDE))
+        stated, unstated = stated + len(pairs & relations), unstated + len(pairs - relations)
+        left_out += len(without)
+        # What a file without a list of pairs would give, so the list says nothing that the rule does not.
+        ruled = replace(document, attributes={k: v for k, v in document.attributes.items() if k != PAIRS})
+        assert set(candidate_pairs(ruled, {("Chemical", "Disease")})) == pairs
+        assert all(document.sentence_of(mention) is not None for mention in document.mentions)
+    assert (stated, unstated, left_out) == (related, unrelated, not_included)
+
+
+@pytest.mark.parametrize(
+    ("part", "sentences", "entities", "listed", "relations", "with_evidence"),
+    [("dev", 4110, 9684, 13189, 17284, 7473), ("test", 3966, 9779, 13018, 17448, 7547)],
+)
+def test_docred_counts(part: str, sentences: int, entities: int, listed: int, relations: int, with_evidence: int):
+    found = noted("docred", f"re-docred/{part}_revised.json")
+    assert found.notes == {
+        "entities whose mentions differ in type, which have the first one's": 9,
+        "mentions whose name is not that of their tokens, which count": 3,
+    }
+    assert len(found.documents) == 500
+    assert sum(len(document.sentences) for document in found.documents) == sentences
+    assert sum(len(document.entities) for document in found.documents) == entities
+    assert sum(len(entity.mentions) for document in found.documents for entity in document.entities) == listed
+    stated = [relation for document in found.documents for relation in document.relations]
+    assert len(stated) == relations
+    assert sum("evidence" in relation.attributes for relation in stated) == with_evidence
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from grandrounds.data.documents import Document
 from grandrounds.data.formats import Corpus, write
 from grandrounds.data.partition import SCHEMES, SiteRow
 from grandrounds.data.partition import partition as deal
+from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, DataError, unknown
 from grandrounds.reports.report import write_partition
 from grandrounds.tasks import TASKS
@@ -103,6 +104,12 @@ def partition(
     alpha: Annotated[
         Optional[float], typer.Option(help="With --scheme dirichlet: smaller is more skewed.", min=0)
     ] = None,
+    entropy: Annotated[
+        Optional[str], typer.Option(help=f"With --scheme structural_entropy, whose H: {', '.join(READINGS)}.")
+    ] = None,
+    edges: Annotated[
+        Optional[str], typer.Option(help="With --scheme structural_entropy: where H parts sites, as 6,8,10.")
+    ] = None,
     unit: Annotated[Optional[str], typer.Option(help=f"What is never torn apart: {', '.join(UNITS)}.")] = None,
     task: Annotated[str, typer.Option(help=f"Whose examples to count: {', '.join(TASKS)}.")] = "sentence_re",
     seed: Annotated[int, typer.Option(help="The same seed, the same deal.")] = 1,
@@ -122,7 +129,14 @@ def partition(
     if not examples:
         raise DataError(f"the corpus holds no example of {task}")
     dealt = deal(
-        made.units(examples, corpus.documents, unit or made.unit), scheme, sites=sites, seed=seed, by=by, alpha=alpha
+        made.units(examples, corpus.documents, unit or made.unit),
+        scheme,
+        sites=sites,
+        seed=seed,
+        by=by,
+        alpha=alpha,
+        entropy=entropy,
+        edges=_numbers(edges),
     )
     rows = dealt.table([example.label for example in examples], [str(example.document) for example in examples])
     if picture is not None:
@@ -134,6 +148,13 @@ def partition(
     show_notes({**corpus.notes, **left})
     if dealt.left_out:
         out.print(f"left out, since they got nothing: {', '.join(dealt.left_out)}", soft_wrap=True)
+
+
+def _numbers(text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(number) for number in text.split(",")]
+    except ValueError:
+        raise ConfigError("--edges takes numbers with commas between them: 6,8,10") from None
 
 
 def _partition_table(rows: list[SiteRow], labels: Any) -> Table:

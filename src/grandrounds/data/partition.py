@@ -1,7 +1,8 @@
 """Dealing out units to sites, to simulate a federation from one corpus.
 
 `iid` shuffles and deals; `by` follows an attribute of the documents, as hospitals do; `dirichlet` skews the
-labels: for every label the sites' shares are drawn from Dir(alpha) (Yurochkin et al., ICML 2019).
+labels: for every label the sites' shares are drawn from Dir(alpha) (Yurochkin et al., ICML 2019);
+`structural_entropy` skews how tangled the documents are (FedLCC, 2024, Section 3.5).
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import floor, isfinite
+from statistics import fmean
 
 import numpy as np
 
+from grandrounds.data.documents import Document
+from grandrounds.data.structural_entropy import READINGS, check_edges, entropies, interval_of, intervals
 from grandrounds.errors import ConfigError, DataError, unknown
 
 
@@ -30,6 +34,8 @@ class Unit:
     attributes: Mapping[str, str]
     examples: tuple[int, ...]
     """Indices of the task's examples that it holds."""
+    documents: tuple[Document, ...] = field(default=(), repr=False)
+    """Where its examples come from, for a scheme that looks into them."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,8 @@ class Wish:
     sites: int | None = None
     by: str | None = None
     alpha: float | None = None
+    entropy: str | None = None
+    edges: Sequence[float] | None = None
 
     def site_names(self) -> list[str]:
         """site-01, site-02 ...: padded, so that sorted order is numeric order."""
@@ -94,7 +102,7 @@ _OPTIONS: dict[str, frozenset[str]] = {}
 
 
 def scheme(name: str, *options: str) -> Callable[[Scheme], Scheme]:
-    """Register a scheme; `options` are those of sites, by and alpha that it understands."""
+    """Register a scheme; `options` are those fields of a wish that it understands."""
 
     def register(deal: Scheme) -> Scheme:
         SCHEMES[name], _OPTIONS[name] = deal, frozenset(options)
@@ -111,17 +119,21 @@ def partition(
     seed: int,
     by: str | None = None,
     alpha: float | None = None,
+    entropy: str | None = None,
+    edges: Sequence[float] | None = None,
 ) -> Partition:
     """Deal every unit to exactly one site; the same for the same seed, whatever order the units come in."""
     if scheme not in SCHEMES:
         raise ConfigError(unknown("partition scheme", scheme, SCHEMES))
-    for name, value in {"sites": sites, "by": by, "alpha": alpha}.items():
+    options = {"sites": sites, "by": by, "alpha": alpha, "entropy": entropy, "edges": edges}
+    for name, value in options.items():
         if value is not None and name not in _OPTIONS[scheme]:
             raise ConfigError(f"the partition scheme '{scheme}' does not use '{name}'; remove it")
     if sites is not None and sites < 1:
         raise ConfigError(f"partition.sites is {sites}; there must be at least one site")
     ordered = _in_order(units)
-    deal = SCHEMES[scheme](ordered, Wish(_generator(seed, f"partition {scheme}"), sites, by, alpha))
+    wish = Wish(_generator(seed, f"partition {scheme}"), sites, by, alpha, entropy, edges)
+    deal = SCHEMES[scheme](ordered, wish)
     held = {name: tuple(sorted(i for u in deal[name] for i in ordered[u].examples)) for name in sorted(deal)}
     return Partition(
         scheme,
@@ -202,6 +214,28 @@ def dirichlet(units: Sequence[Unit], wish: Wish) -> Deal:
         sites = np.minimum(np.searchsorted(np.cumsum(shares), places, side="right"), len(names) - 1)
         for site, unit in zip(sites.tolist(), wish.rng.permutation(members).tolist(), strict=True):
             deal[names[site]].append(unit)
+    return deal
+
+
+@scheme("structural_entropy", "sites", "entropy", "edges")
+def by_structural_entropy(units: Sequence[Unit], wish: Wish) -> Deal:
+    """A site for every interval of H: some hold plain documents, others tangled ones; few hold as many."""
+    reading = wish.entropy or "paper"
+    if reading not in READINGS:
+        raise ConfigError(unknown("reading of structural entropy", reading, READINGS))
+    documents = {id(document): document for unit in units for document in unit.documents}
+    if not units or not all(unit.documents for unit in units):
+        raise DataError("the partition scheme 'structural_entropy' needs units with documents")
+    h = dict(zip(documents, entropies(tuple(documents.values()), reading), strict=True))
+    values = [fmean(h[id(document)] for document in unit.documents) for unit in units]
+    if wish.edges is not None:
+        check_edges(wish.edges, wish.sites)
+        wish = replace(wish, sites=len(wish.edges) + 1)
+    names = wish.site_names()
+    edges = intervals(values, len(names)) if wish.edges is None else wish.edges
+    deal: dict[str, list[int]] = {name: [] for name in names}
+    for position, value in enumerate(values):
+        deal[names[interval_of(value, edges)]].append(position)
     return deal
 
 

@@ -21,6 +21,7 @@ import grandrounds.algorithms  # noqa: F401  registers them
 from grandrounds.data.corpora import SYNTHETIC
 from grandrounds.data.formats import FORMATS
 from grandrounds.data.partition import SCHEMES
+from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.contract import Algorithm, make_algorithm
 from grandrounds.federation.payloads import Compression
@@ -56,6 +57,8 @@ class Deal(Section):
     sites: int | None = Field(None, ge=1)
     by: str | None = None
     alpha: float | None = Field(None, gt=0)
+    entropy: str | None = None
+    edges: list[float] | None = None
     unit: str | None = None
 
 
@@ -133,6 +136,7 @@ class Config(Section):
         if any(share < 0 for share in given.values()) or sum(given.values()) >= 1:
             raise ConfigError(f"data.public and data.validation are shares of train ({given}): together below 1")
         _known("partition.scheme", self.partition.scheme, SCHEMES)
+        _known("partition.entropy", self.partition.entropy or "paper", READINGS)
         _known("partition.unit", self.partition.unit or "example", UNITS)
         _known("task.name", self.task.get("name", ""), TASKS)
         self.task_options()

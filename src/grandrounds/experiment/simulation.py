@@ -240,7 +240,16 @@ def _deal(config: Config, by_part: Mapping[str, Sequence[Unit]]) -> Partition:
         empty = tuple(name for name, rows in sites.items() if not rows)
         return Partition("sites", {name: rows for name, rows in sites.items() if rows}, empty)
     deal = config.partition
-    return partition(by_part["train"], deal.scheme, sites=deal.sites, seed=config.seed, by=deal.by, alpha=deal.alpha)
+    return partition(
+        by_part["train"],
+        deal.scheme,
+        sites=deal.sites,
+        seed=config.seed,
+        by=deal.by,
+        alpha=deal.alpha,
+        entropy=deal.entropy,
+        edges=deal.edges,
+    )
 
 
 def _pooled(sites: Mapping[str, Sequence[int]], pooled: bool) -> Mapping[str, Sequence[int]]:

@@ -142,6 +142,7 @@ class Task(ABC):
                 label=max((examples[row].label for row in rows), key=lambda label: label != "None"),
                 attributes=documents[examples[rows[0]].document].attributes,
                 examples=tuple(rows),
+                documents=tuple(documents[i] for i in dict.fromkeys(examples[row].document for row in rows)),
             )
             for key, rows in groups.items()
         ]

@@ -22,7 +22,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_every_format_is_listed_under_its_name():
-    assert set(FORMATS) >= {"pubtator", "brat", "conll", "biobert-tsv", "i2b2-2010", "json"}
+    assert set(FORMATS) >= {"pubtator", "brat", "conll", "biobert-tsv", "i2b2-2010", "docred", "eog", "json"}
     assert all(name == format.name and format.description for name, format in FORMATS.items())
 
 

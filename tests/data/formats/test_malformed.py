@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import biobert_tsv, brat, conll, documents_json, i2b2_2010, pubtator
+from grandrounds.data.formats import biobert_tsv, brat, conll, docred, documents_json, eog, i2b2_2010, pubtator
 from grandrounds.data.formats.source import Notes, decode
+from grandrounds.data.pairs import listed_pairs
 from grandrounds.errors import DataError
 
-EACH = 1_700  # six formats: 10,200 files
+EACH = 1_300  # eight formats: 10,400 files
 PATH = Path("a.txt")
 PRIVATE = re.compile("Xenomab|grumpitis|Quuxoline|PMC4711", re.IGNORECASE)
 
@@ -65,6 +66,30 @@ CON = 'c="xenomab" 2:0 2:0||t="treatment"\nc="grumpitis" 2:4 2:4||t="problem"\nc
 REL = (
     'c="xenomab" 2:0 2:0||r="TrAP"||c="grumpitis" 2:4 2:4\n'
     'c="quuxoline levels" 3:0 3:1||r="TeCP"||c="grumpitis" 2:4 2:4\n'
+)
+EOG = (
+    "PMC4711\tXenomab and late grumpitis .|Quuxoline helps grumpitis .\t"
+    "1:CID:2\tL2R\tNON-CROSS\t0-1\t2-4\tD1\tXenomab\tChemical\t0\t1\t0\t"
+    "D2\tlate grumpitis|grumpitis\tDisease\t2:7\t4:8\t0:1\t"
+    "1:NR:2\tL2R\tNON-CROSS\t5-6\t7-8\tD3\tQuuxoline\tChemical\t5\t6\t1\t"
+    "D2\tlate grumpitis|grumpitis\tDisease\t2:7\t4:8\t0:1\n"
+    "12\tXenomab for grumpitis\tnot_include\tL2R\tNON-CROSS\t0-1\t2-3\tD1\tXenomab\tChemical\t0\t1\t0\t"
+    "D2\tgrumpitis\tDisease\t2\t3\t0\n"
+)
+DOCRED = json.dumps(
+    [
+        {
+            "title": "PMC4711",
+            "sents": [["Xenomab", "and", "grumpitis", "."], ["Quuxoline", "helps", "."]],
+            "vertexSet": [
+                [{"name": "Xenomab", "sent_id": 0, "pos": [0, 1], "type": "DRUG"}],
+                [{"name": "grumpitis", "sent_id": 0, "pos": [2, 3], "type": "DISEASE"}],
+                [{"name": "Quuxoline", "sent_id": 1, "pos": [0, 1], "type": "DRUG"}],
+            ],
+            "labels": [{"r": "P1", "h": 0, "t": 1, "evidence": [0]}, {"r": "P2", "h": 2, "t": 1, "evidence": [0, 1]}],
+        }
+    ],
+    indent=1,
 )
 JSON = documents_json.render(pubtator.parse(PUBTATOR, PATH))
 
@@ -241,6 +266,30 @@ def test_i2b2_has_a_place_for_every_line(files):
         assert all(i in covered for i, character in enumerate(text) if not character.isspace())
 
 
+@many(EOG)
+def test_eog_has_a_place_for_every_pair(files):
+    if done := attempt(files, lambda content, notes: list(eog.parse(content, PATH, notes))):
+        (content,), documents, notes = done
+        rows = filled(content.removeprefix("\ufeff"))
+        assert len(documents) == len(rows)
+        pairs = sum((row.count("\t") - 1) // 17 for row in rows)
+        listed = [listed_pairs(document, kind) for document in documents for kind in ("pairs", "not_include")]
+        assert sum(map(len, listed)) + notes["pairs given twice with the same label, kept once"] == pairs
+
+
+@many(DOCRED)
+def test_docred_has_a_place_for_every_record(files):
+    if done := attempt(files, lambda content, notes: list(docred.parse(content, PATH, notes))):
+        (content,), documents, notes = done
+        rows = json.loads(content.removeprefix("\ufeff"))
+        assert len(documents) == len(rows)
+        for row, document in zip(rows, documents, strict=True):
+            assert len(row["sents"]) == len(document.sentences)
+            assert [len(entity) for entity in row["vertexSet"]] == [len(e.mentions) for e in document.entities]
+            twice = notes["relations given twice, of which the first was kept"]
+            assert len(row.get("labels", [])) == len(document.relations) + twice
+
+
 @many(JSON)
 def test_json_has_a_place_for_every_record(files):
     if done := attempt(files, lambda content, notes: list(documents_json.parse(content, PATH))):
@@ -258,4 +307,6 @@ def test_the_files_before_the_changes_are_good(content: str):
     found = list(parse(content, PATH) if parse else conll.parse(content, PATH, Counter()))
     assert len(found) >= 2
     assert brat.parse(TEXT, ANN, "x", PATH, Counter()).relations
+    assert len(list(eog.parse(EOG, PATH, Counter()))) == 2
+    assert len(list(docred.parse(DOCRED, PATH, Counter()))) == 1
     assert i2b2_2010.parse(I2B2, CON, REL, i2b2_2010.Files(PATH, PATH, PATH), Counter()).relations

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import get_type_hints
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import biobert_tsv, brat, conll, documents_json, i2b2_2010, pubtator
+from grandrounds.data.formats import biobert_tsv, brat, conll, docred, documents_json, eog, i2b2_2010, pubtator
 from grandrounds.data.formats.source import Corpus, Format, Notes
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
 __all__ = ["FORMATS", "Corpus", "Format", "read", "write"]
 
 FORMATS: dict[str, Format] = {
-    module.FORMAT.name: module.FORMAT for module in (pubtator, brat, conll, biobert_tsv, i2b2_2010, documents_json)
+    module.FORMAT.name: module.FORMAT
+    for module in (pubtator, brat, conll, biobert_tsv, i2b2_2010, docred, eog, documents_json)
 }
 
 AnyPath = str | PathLike[str]

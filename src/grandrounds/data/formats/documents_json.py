@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.formats.json_values import integer, items, pair, string, strings
+from grandrounds.data.formats.json_values import load as load_json
 from grandrounds.data.formats.source import Format, Notes, lines, load, save
 from grandrounds.errors import DataError, unknown
-
-T = TypeVar("T")
 
 
 def read(path: Path, notes: Notes) -> Iterator[Document]:
@@ -29,7 +29,7 @@ def parse(content: str, path: Path) -> Iterator[Document]:
     for i, line in enumerate(lines(content), start=1):
         if line.strip():
             try:
-                yield _document(_load(line), "document")
+                yield _document(load_json(line, "each line is one document"), "document")
             except DataError as error:
                 raise error.at(path, i) from None
 
@@ -50,33 +50,16 @@ def _plain(value: Document | Mention | Entity | Relation) -> dict[str, Any]:
     return kept
 
 
-def _load(line: str) -> object:
-    try:
-        return json.loads(line, object_pairs_hook=_unique)
-    except json.JSONDecodeError as error:
-        raise DataError(f"not JSON at column {error.colno} ({error.msg}); each line is one document") from None
-    except RecursionError:
-        raise DataError("nested too deeply to be a document") from None
-    except ValueError:
-        raise DataError("a number too long to be an offset") from None
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    if len(dict(pairs)) < len(pairs):
-        raise DataError("a key given twice; remove one")
-    return dict(pairs)
-
-
 def _document(value: object, where: str) -> Document:
     found = _record(value, where, Document)
     return Document(
-        _string(found["id"], f"{where}.id"),
-        _string(found["text"], f"{where}.text"),
-        _list(found.get("sentences", []), f"{where}.sentences", _span),
-        _list(found.get("mentions", []), f"{where}.mentions", _mention),
-        _list(found.get("entities", []), f"{where}.entities", _entity),
-        _list(found.get("relations", []), f"{where}.relations", _relation),
-        _strings(found.get("attributes", {}), f"{where}.attributes"),
+        string(found["id"], f"{where}.id"),
+        string(found["text"], f"{where}.text"),
+        items(found.get("sentences", []), f"{where}.sentences", _span),
+        items(found.get("mentions", []), f"{where}.mentions", _mention),
+        items(found.get("entities", []), f"{where}.entities", _entity),
+        items(found.get("relations", []), f"{where}.relations", _relation),
+        strings(found.get("attributes", {}), f"{where}.attributes"),
     )
 
 
@@ -84,22 +67,22 @@ def _mention(value: object, where: str) -> Mention:
     found = _record(value, where, Mention)
     concept = found.get("concept")
     return Mention(
-        _integer(found["start"], f"{where}.start"),
-        _integer(found["end"], f"{where}.end"),
-        _string(found["type"], f"{where}.type"),
-        _string(found["id"], f"{where}.id"),
-        None if concept is None else _string(concept, f"{where}.concept"),
-        _list(found.get("fragments", []), f"{where}.fragments", _span),
-        _strings(found.get("attributes", {}), f"{where}.attributes"),
+        integer(found["start"], f"{where}.start"),
+        integer(found["end"], f"{where}.end"),
+        string(found["type"], f"{where}.type"),
+        string(found["id"], f"{where}.id"),
+        None if concept is None else string(concept, f"{where}.concept"),
+        items(found.get("fragments", []), f"{where}.fragments", _span),
+        strings(found.get("attributes", {}), f"{where}.attributes"),
     )
 
 
 def _entity(value: object, where: str) -> Entity:
     found = _record(value, where, Entity)
     return Entity(
-        _string(found["id"], f"{where}.id"),
-        _string(found["type"], f"{where}.type"),
-        _list(found["mentions"], f"{where}.mentions", _integer),
+        string(found["id"], f"{where}.id"),
+        string(found["type"], f"{where}.type"),
+        items(found["mentions"], f"{where}.mentions", integer),
     )
 
 
@@ -107,11 +90,11 @@ def _relation(value: object, where: str) -> Relation:
     found = _record(value, where, Relation)
     mentions = found.get("mentions")
     return Relation(
-        _string(found["type"], f"{where}.type"),
-        _string(found["head"], f"{where}.head"),
-        _string(found["tail"], f"{where}.tail"),
-        None if mentions is None else _pair(mentions, f"{where}.mentions"),
-        _strings(found.get("attributes", {}), f"{where}.attributes"),
+        string(found["type"], f"{where}.type"),
+        string(found["head"], f"{where}.head"),
+        string(found["tail"], f"{where}.tail"),
+        None if mentions is None else pair(mentions, f"{where}.mentions"),
+        strings(found.get("attributes", {}), f"{where}.attributes"),
     )
 
 
@@ -132,44 +115,8 @@ def _record(value: object, where: str, cls: type) -> dict[str, object]:
     return value
 
 
-def _list(value: object, where: str, item: Callable[[object, str], T]) -> tuple[T, ...]:
-    if not isinstance(value, list):
-        raise DataError(f"{where} must be a list")
-    return tuple(item(part, f"{where}[{i}]") for i, part in enumerate(value))
-
-
 def _span(value: object, where: str) -> Span:
-    return Span(*_pair(value, where))
-
-
-def _pair(value: object, where: str) -> tuple[int, int]:
-    numbers = _list(value, where, _integer)
-    if len(numbers) != 2:
-        raise DataError(f"{where} must be two whole numbers")
-    return numbers[0], numbers[1]
-
-
-def _integer(value: object, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise DataError(f"{where} must be a whole number")
-    return value
-
-
-def _string(value: object, where: str) -> str:
-    if not isinstance(value, str):
-        raise DataError(f"{where} must be a string")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        problem = f"{where} holds half of a surrogate pair, which UTF-8 can't; write the whole character"
-        raise DataError(problem) from None
-    return value
-
-
-def _strings(value: object, where: str) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise DataError(f"{where} must be an object of strings")
-    return {_string(key, f"{where} key"): _string(item, f"{where} value") for key, item in value.items()}
+    return Span(*pair(value, where))
 
 
 FORMAT = Format("json", "our own JSON lines, a document a line", read, write, suffixes=(".jsonl", ".json"))
