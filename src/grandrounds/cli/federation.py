@@ -44,7 +44,7 @@ deadline = 3600                         # seconds that a site has for an answer
 absence = 180                           # seconds that it may be out of sight
 
 [algorithm]
-name = "fedavg"                         # fedatt, feded, local_only
+name = "fedavg"                         # fedatt, fedprox, feded, local_only
 """
 INSECURE = (
     "plaintext: whoever is on the way can read and change the model's weights and all that sites send, and take a "
