@@ -48,6 +48,7 @@ def test_the_model_is_that_of_one_process_and_no_word_of_a_site_reaches_the_coor
     result = hosts.run().json()
     assert result["rounds"] == 2
     assert hosts.models() == hosts.reference_models()
+    assert all(json.loads((hosts.root / "run" / "site_logs.json").read_text()).values())
     for site in SITES:
         assert "the federation has finished" in hosts.running[site].wait().good().stdout
         logs = hosts.root / "run" / "audit.jsonl", hosts.enrolment(site) / "private" / "audit.jsonl"

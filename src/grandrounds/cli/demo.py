@@ -28,7 +28,7 @@ def demo(
 ) -> None:
     """Six synthetic hospitals learn to extract relations: each alone, federated, and with all data in one place.
 
-    Takes about three minutes on two cores. What it runs is an ordinary config, shown in the report.
+    Takes about four minutes on two cores. What it runs is an ordinary config, shown in the report.
     """
     with as_file(files("grandrounds.cli") / "demo.toml") as path:
         config = load_config(path)

@@ -185,11 +185,14 @@ class _Grid(HttpGrid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         wanted = set(message_ids)
-        response = self.client.PullMessages(PullAppMessagesRequest(message_ids=wanted))
-        for proto, tree in zip(response.messages_list, response.message_object_trees, strict=True):
-            objects = [part.object_id for part in iterate_object_tree(tree)]
-            self._coming[proto.metadata.message_id] = _Coming(proto.metadata.reply_to_message_id, objects)
         self._coming = {name: coming for name, coming in self._coming.items() if coming.reply_to in wanted}
+        # SuperLink forgets a message once it has told of the reply, and would call it lost if it were asked again.
+        asked = wanted - {coming.reply_to for coming in self._coming.values()}
+        if asked:
+            response = self.client.PullMessages(PullAppMessagesRequest(message_ids=asked))
+            for proto, tree in zip(response.messages_list, response.message_object_trees, strict=True):
+                objects = [part.object_id for part in iterate_object_tree(tree)]
+                self._coming[proto.metadata.message_id] = _Coming(proto.metadata.reply_to_message_id, objects)
         whole = [name for name, coming in self._coming.items() if self._pull(coming)]
         return [self._inflated(name, self._coming.pop(name)) for name in whole]
 
