@@ -14,8 +14,9 @@ import tomli_w
 import grandrounds
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
 from grandrounds.experiment.config import load_config
-from grandrounds.experiment.consortium import Consortium, Founded, _Meeting, create, server_ground
+from grandrounds.experiment.consortium import Consortium, Founded, create, server_ground
 from grandrounds.experiment.hospital import open_desk, read_enrolment, read_holding
+from grandrounds.experiment.meeting import Meeting
 from grandrounds.experiment.rehearsal import rehearse
 from grandrounds.experiment.terms import read_terms
 from grandrounds.federation.desk import Desk
@@ -65,12 +66,12 @@ class Heard:
         self.sentences.append(sentence)
 
 
-def meeting(hosts: Hosts, made: Any, saved: Path, watcher: Any = None) -> _Meeting:
+def meeting(hosts: Hosts, made: Any, saved: Path, watcher: Any = None) -> Meeting:
     consortium = Consortium(hosts.root)
     terms = read_terms(hosts.root / "terms")
     ground = server_ground(consortium.config, hosts.folder, terms)
     keys: Any = dict.fromkeys(made)
-    return _Meeting(over(MemoryGrid(apps(made)), saved.parent), ground, terms, keys, saved, watcher or Heard())
+    return Meeting(over(MemoryGrid(apps(made)), saved.parent), ground, terms, keys, saved, watcher or Heard())
 
 
 def test_sites_that_fit_are_registered_and_known_again(hosts: Hosts, tmp_path: Path) -> None:

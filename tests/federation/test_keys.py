@@ -17,7 +17,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes, uses_nist_
 
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.experiment.config import make_config
-from grandrounds.experiment.consortium import _Meeting
+from grandrounds.experiment.meeting import Meeting
 from grandrounds.experiment.simulation import prepare
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Registration
@@ -135,7 +135,7 @@ class Heard(MemoryGrid):
 
 def meeting(
     tiny_config: TinyConfig, folder: Path
-) -> tuple[_Meeting, Heard, dict[str, Desk], Mapping[str, PublicKey], list[Registration]]:
+) -> tuple[Meeting, Heard, dict[str, Desk], Mapping[str, PublicKey], list[Registration]]:
     config = make_config(tiny_config())
     simulation = prepare(config, Path(), folder)
     host, keys, made = simulation.host(config, folder, memory=0), {}, {}
@@ -147,7 +147,7 @@ def meeting(
     grid = Heard(apps(made))
     terms: Any = None
     watcher: Any = None
-    meet = _Meeting(over(grid, folder), simulation, terms, keys, folder / "registrations.json", watcher)
+    meet = Meeting(over(grid, folder), simulation, terms, keys, folder / "registrations.json", watcher)
     return meet, grid, made, keys, [resident.registration for resident in simulation.residents.values()]
 
 

@@ -217,7 +217,7 @@ class Config(Section):
         return content
 
     def to_toml(self) -> str:
-        return tomli_w.dumps(_without_none(self.complete()))
+        return tomli_w.dumps(without_none(self.complete()))
 
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
@@ -284,7 +284,7 @@ def explained(error: ValidationError, model: type[BaseModel], prefix: str) -> Co
     return ConfigError(f"{where}: {message[0].lower()}{message[1:]} (it is {problem['input']!r})")
 
 
-def _without_none(value: Any) -> Any:
+def without_none(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
+        return {key: without_none(item) for key, item in value.items() if item is not None}
     return value

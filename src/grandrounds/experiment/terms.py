@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -21,7 +20,7 @@ import torch
 
 from grandrounds import __version__
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.experiment.config import Config, make_config
+from grandrounds.experiment.config import Config, make_config, without_none
 from grandrounds.federation.learner import Practice
 from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder
@@ -65,7 +64,7 @@ def tokenizer_digest(encoder: Encoder) -> str:
 
 def write_terms(folder: Path, config: Config, practice: Practice, public: tuple[int, str]) -> Terms:
     folder.mkdir(parents=True, exist_ok=True)
-    content = _without_none(_shared(config, public))
+    content = without_none(_shared(config, public))
     (folder / "federation.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
     save_model(folder / "model", practice.task, practice.encoder, practice.initial_model())
     (folder / "public.json").write_text(json.dumps({"rows": public[0], "digest": public[1]}) + "\n")
@@ -96,9 +95,3 @@ def _shared(config: Config, public: tuple[int, str]) -> dict[str, Any]:
     content["model"]["encoder"] = Path(config.model.encoder).name
     content["federation"].pop("policy")
     return content
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    return value
