@@ -23,6 +23,7 @@ class LocalOnly(Algorithm):
     def train(self, site: Site) -> Done:
         site.recall("model", site.model)
         site.train()
+        site.calibrate()
         site.keep("model", site.model)
         return Done()
 

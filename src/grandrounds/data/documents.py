@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -149,6 +149,13 @@ def entities_by_concept(mentions: Sequence[Mention], missing: Iterable[str] = ("
         for concept in dict.fromkeys(_concepts(mention, absent)):
             groups.setdefault(concept, []).append(index)
     return tuple(Entity(id, mentions[members[0]].type, tuple(members)) for id, members in groups.items())
+
+
+def owned(document: Document) -> Document:
+    """The document with every mention in an entity: what a tagger found is of none yet, and relations join entities."""
+    inside = {m for entity in document.entities for m in entity.mentions}
+    alone = tuple(Entity(m.id, m.type, (i,)) for i, m in enumerate(document.mentions) if i not in inside)
+    return replace(document, entities=(*document.entities, *alone)) if alone else document
 
 
 def _concepts(mention: Mention, missing: set[str]) -> Iterator[str]:

@@ -41,6 +41,8 @@ class Data(Section):
 
     format: str = "json"
     train: Paths | None = None
+    train_share: float = Field(1.0, gt=0, le=1)
+    """How much of train sites get, after public and validation are taken out; drawn by the seed."""
     public: float | Paths = 0.0
     """A share of train, or a file: the server's labelled set."""
     validation: float | Paths = 0.0
@@ -188,6 +190,17 @@ class Config(Section):
             fitting = " or ".join(algorithm.encodings())
             raise ConfigError(
                 f"federation.compression = '{compression}', but what '{algorithm.name}' uploads travels as {fitting}"
+            )
+        task = TASKS[self.task["name"]]
+        if algorithm.needs_context and not task.localized:
+            others = " or ".join(name for name, other in TASKS.items() if other.localized)
+            raise ConfigError(
+                f"'{algorithm.name}' contrasts localized contexts, and '{task.name}' has none: "
+                f"take task.name = {others}, or algorithm.name = moon"
+            )
+        if algorithm.public_at_sites and not task.one_class:
+            raise ConfigError(
+                f"'{algorithm.name}' averages predictions of one class an example, and '{task.name}' may find several"
             )
         if algorithm.needs_public() and self.data.public == 0:
             raise ConfigError(f"'{algorithm.name}' needs the server's public set: set data.public to a share or a file")

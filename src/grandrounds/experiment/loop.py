@@ -38,7 +38,7 @@ from grandrounds.federation.coordinator import (
 from grandrounds.federation.exchange import Transport
 from grandrounds.federation.host import Host
 from grandrounds.federation.in_process import InProcess
-from grandrounds.federation.learner import Server
+from grandrounds.federation.learner import VALIDATION, Server
 from grandrounds.federation.seeds import generator
 from grandrounds.federation.workers import Workers
 from grandrounds.tasks.saved import save_model
@@ -222,6 +222,9 @@ class Conduct:
     def _scores(self, splits: Iterable[str], round: int) -> dict[str, Any]:
         """A score a split; one that sites refuse to give is said and left out, for what was trained is still good."""
         task, scores = self.ground.practice.task, {}
+        splits = sorted(splits, key=lambda split: split != VALIDATION)  # what is decided there holds for the others
+        if VALIDATION not in splits and not self.algorithm.personal:
+            self.server.calibrate()
         for split in splits:
             everyone: Cohort = self._cohort(self.sites, round, read_only=True)
             try:

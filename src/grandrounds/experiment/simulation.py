@@ -72,6 +72,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     examples, left = task.examples(corpora.documents)
     notes = corpora.notes + Counter(left)
     rows = _Rows(config, task, corpora, examples)
+    examples = task.knowing(examples, rows.training(examples, corpora))
     public = PublicSet([task.question(examples[row]) for row in rows.public]) if rows.public else None
     schools = _Schools(config, base, folder, task, examples, rows, public)
     own = schools.of(config.model.encoder, config.training)
@@ -226,12 +227,24 @@ class _Rows:
                     given[part] += taken
                 left -= fraction
         self.public, self.validation = _examples(given["public"]), _examples(given["validation"])
+        if config.data.train_share < 1:
+            kept = {
+                part: share(units, config.data.train_share, config.seed, "train")[0]
+                for part, units in by_part.items()
+                if units
+            }
+            by_part = {**by_part, **kept}
         if not any(by_part.values()):
             raise DataError(
                 f"no training example is left for the sites: the corpus holds {len(examples)} examples of {task.name}; "
                 "check data.train, and the shares data.public and data.validation"
             )
         self.dealt = _deal(config, by_part)
+
+    def training(self, examples: Sequence[Any], corpora: _Corpora) -> list[Document]:
+        """The documents that sites train on."""
+        held = {examples[row].document for rows in self.dealt.sites.values() for row in rows}
+        return [corpora.documents[i] for i in sorted(held)]
 
 
 def _deal(config: Config, by_part: Mapping[str, Sequence[Unit]]) -> Partition:

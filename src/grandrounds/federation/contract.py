@@ -81,6 +81,8 @@ class Algorithm:
     """Sites look at the public set, so it is sent to each of them, once."""
     needs_secret: ClassVar[bool] = False
     """Sites share a secret that the server must not know (`site.secret`); they agree on it before round 1."""
+    needs_context: ClassVar[bool] = False
+    """Its loss is on localized contexts, which not every task's model has."""
     weight_by: ClassVar[str] = "examples"
     """What the paper weighs a mean by, unless federation.weight_by says otherwise."""
 

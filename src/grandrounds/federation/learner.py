@@ -22,7 +22,7 @@ from grandrounds.federation.seeds import generator, global_seed
 from grandrounds.federation.state import Flat, Stateful, flatten, rebuild
 from grandrounds.federation.training import Training, make_optimizer
 from grandrounds.models.encoder import Encoder
-from grandrounds.tasks.batching import autocast, predict_logits, training_batches
+from grandrounds.tasks.batching import PerRow, autocast, infer, predict_logits, training_batches
 from grandrounds.tasks.saved import save_model
 from grandrounds.tasks.task import Counts, Features, Task
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from grandrounds.federation.contract import Registration
 
 Loss = Callable[[nn.Module, Any], Tensor]
+VALIDATION = "validation"
 
 
 @dataclass(frozen=True)
@@ -153,8 +154,22 @@ class Learner:
         return LabelCounts(torch.from_numpy(self.practice.task.label_counts(chosen.features, chosen.rows)))
 
     def counts(self, split: str) -> Counts:
+        """Right and wrong answers. On validation data, first what answers are decided by is chosen there and set."""
+        chosen, task, logits = self._split(split), self.practice.task, self.logits(split)
+        if split == VALIDATION:
+            logits = task.calibrate(self.model, logits, chosen.features, chosen.rows)
+        return task.counts(logits, chosen.features, chosen.rows)
+
+    def calibrate(self) -> None:
+        """Decide by what is best on validation data, where there are any."""
+        if VALIDATION in self._splits and self.practice.task.calibrates:
+            self.counts(VALIDATION)
+
+    def infer(self, split: str, give: Callable[[nn.Module, Any], Tensor], model: nn.Module | None = None) -> PerRow:
+        """What `give` makes of each row of the split with this model, or another; `at(batch.index)` finds it again."""
         chosen = self._split(split)
-        return self.practice.task.counts(self.logits(split), chosen.features, chosen.rows)
+        net = self.model if model is None else model
+        return infer(give, net, chosen.features, chosen.rows, self.practice.device)
 
     def optimizer(
         self, parameters: Iterable[nn.Parameter] | None = None, learning_rate: float | None = None

@@ -49,6 +49,60 @@ def relation_score(counts: Counts, labels: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def pair_counts(
+    gold: NDArray[np.bool_],
+    predicted: NDArray[np.bool_],
+    relations: Sequence[str],
+    within: NDArray[np.bool_],
+    seen: NDArray[np.bool_] | None = None,
+) -> dict[str, float]:
+    """The same where a pair may have several relations, [pairs, relations]: beside the classes, pairs that some
+    sentence names together (`within`) and those that none does, and what is right and stands in the training data."""
+    counts: dict[str, float] = {"n": float(len(gold)), "right": float((gold == predicted).all(axis=1).sum())}
+    right, wrong, missed = gold & predicted, predicted & ~gold, gold & ~predicted
+    for part, found in (("tp", right), ("fp", wrong), ("fn", missed)):
+        counts.update({f"{part}/{r}": float(n) for r, n in zip(relations, found.sum(axis=0), strict=True)})
+        for place, held in (("within", within), ("across", ~within)):
+            counts[f"{part} {place}"] = float(found[held].sum())
+    if seen is not None:
+        counts["tp seen"] = float((right & seen).sum())
+    return counts
+
+
+def pair_score(counts: Counts, relations: Sequence[str]) -> dict[str, Any]:
+    """As `relation_score`, with F1 within and across sentences and, where what was seen in training is known, DocRED's
+    Ign-F1, whose precision leaves out facts of the training data."""
+    score = relation_score(counts, ("", *relations))
+    for place in ("within", "across"):
+        score[f"f1_{place}"] = precision_recall_f1(*(counts[f"{part} {place}"] for part in ("tp", "fp", "fn")))["f1"]
+    if "tp seen" in counts:
+        score["ign_f1"] = ignoring_f1(counts, relations)
+    return score
+
+
+def ignoring_f1(counts: Counts, relations: Sequence[str]) -> float:
+    """DocRED's official rule: precision without right answers that the training data give away, recall with them."""
+    tp, fp, fn = (sum(counts[f"{part}/{r}"] for r in relations) for part in ("tp", "fp", "fn"))
+    new = tp - counts["tp seen"]
+    precision = new / (new + fp) if new + fp else 0.0
+    recall = tp / (tp + fn) if tp + fn else 0.0
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def best_threshold(gold: NDArray[np.bool_], logits: NDArray[np.float32]) -> float:
+    """The logit above which to answer yes for the best micro-F1: half-way between two answers; 0 where nothing is to
+    be found. Of equally good ones the highest."""
+    order = np.argsort(-logits, axis=None, kind="stable")
+    ranked, values = gold.ravel()[order], logits.ravel()[order].astype(np.float64)
+    if not ranked.any():
+        return 0.0
+    f1 = 2 * ranked.cumsum() / (np.arange(1, len(ranked) + 1) + ranked.sum())
+    last_of_equals = np.append(values[:-1] > values[1:], True)  # equal answers are all taken or none
+    best = int(np.argmax(np.where(last_of_equals, f1, -1.0)))
+    below = values[best + 1] if best + 1 < len(values) else values[best] - 1
+    return float((values[best] + below) / 2)
+
+
 def precision_recall_f1(tp: float, fp: float, fn: float) -> dict[str, float]:
     """All three are 0 where nothing was found or nothing was there, as in scikit-learn's zero_division=0."""
     precision = tp / (tp + fp) if tp + fp else 0.0

@@ -15,7 +15,17 @@ import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoTokenizer, BertConfig, PreTrainedTokenizerFast
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    BertConfig,
+    PreTrainedTokenizerFast,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 from transformers.utils import logging as transformers_logging
 
 from grandrounds.errors import ConfigError, GrandRoundsError
@@ -129,6 +139,46 @@ def last_hidden(encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor) -
     """The last layer's states, [batch, length, width]."""
     states: Tensor = encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
     return states
+
+
+def states_and_attention(
+    encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor, rows: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The last layer's states, [batch, length, width], and its attention from some positions, [batch, heads, rows,
+    length], without dropout. Only these rows are ever made: a whole matrix, of each layer, is what `output_attentions`
+    costs. `rows` is [batch, rows], where -1 fills up; the encoder is one of `showing_attention`."""
+    last: list[tuple[Tensor, Tensor, float]] = []
+    states: Tensor = encoder(input_ids=input_ids, attention_mask=attention_mask, remember=last).last_hidden_state
+    ((query, key, scaling),) = last
+    at = rows.clamp(min=0)[:, None, :, None].expand(-1, query.shape[1], -1, query.shape[3])
+    scores = (query.gather(2, at) @ key.transpose(2, 3)) * scaling
+    return states, scores.masked_fill(attention_mask[:, None, None, :] == 0, -torch.inf).softmax(dim=-1)
+
+
+def showing_attention(encoder: Any, name: str) -> nn.Module:
+    """The same network, ready for `states_and_attention`."""
+    if not encoder._can_set_attn_implementation():
+        raise ConfigError(f"encoder '{name}' does not show its attention; take BERT, RoBERTa, DistilBERT or ELECTRA")
+    encoder.set_attn_implementation(_REMEMBERING)
+    shown: nn.Module = encoder
+    return shown
+
+
+_REMEMBERING = "sdpa_that_remembers"
+
+
+def _remembering(
+    module: nn.Module, query: Tensor, key: Tensor, *args: Any, remember: list[Any] | None = None, **options: Any
+) -> tuple[Tensor, Tensor | None]:
+    """The usual attention; each layer leaves its queries and keys in `remember` in place of the one's before."""
+    if remember is not None:
+        remember[:] = [(query, key, options.get("scaling") or query.shape[-1] ** -0.5)]
+    out: tuple[Tensor, Tensor | None] = sdpa_attention_forward(module, query, key, *args, **options)
+    return out
+
+
+AttentionInterface.register(_REMEMBERING, _remembering)
+AttentionMaskInterface.register(_REMEMBERING, sdpa_mask)
 
 
 def _from_hub_or_folder(name: str) -> Encoder:

@@ -34,9 +34,14 @@ class EntityPair(nn.Module):
         self.head = nn.Linear(3 * encoder.width, classes)
 
     def forward(self, batch: PairBatch) -> Tensor:
+        return self.classify(self.represent(batch))
+
+    def represent(self, batch: PairBatch) -> Tensor:
         states = last_hidden(self.encoder, batch.input_ids, batch.attention_mask)
         e1, e2 = mention_sums(states, batch.spans).unbind(dim=1)
-        h = torch.cat([states[:, 0], e1, e2], dim=-1)  # Eq. 1
+        return torch.cat([states[:, 0], e1, e2], dim=-1)  # Eq. 1
+
+    def classify(self, h: Tensor) -> Tensor:
         logits: Tensor = self.head(self.dropout(h))  # Eq. 2, before the softmax
         return logits
 
@@ -51,8 +56,13 @@ class SentenceOnly(nn.Module):
         self.head = nn.Linear(encoder.width, classes)
 
     def forward(self, batch: PairBatch) -> Tensor:
-        states = last_hidden(self.encoder, batch.input_ids, batch.attention_mask)
-        logits: Tensor = self.head(self.dropout(states[:, 0]))
+        return self.classify(self.represent(batch))
+
+    def represent(self, batch: PairBatch) -> Tensor:
+        return last_hidden(self.encoder, batch.input_ids, batch.attention_mask)[:, 0]
+
+    def classify(self, h: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.dropout(h))
         return logits
 
 

@@ -41,6 +41,9 @@ class RankingCNN(nn.Module):
         return self
 
     def forward(self, batch: PairBatch) -> Tensor:
+        return self.classify(self.represent(batch))
+
+    def represent(self, batch: PairBatch) -> Tensor:
         with torch.no_grad():
             states = last_hidden(self.encoder, batch.input_ids, batch.attention_mask)
         place = torch.arange(states.shape[1], device=states.device)[None, :, None] - batch.spans[:, None, 0::2]
@@ -49,7 +52,10 @@ class RankingCNN(nn.Module):
         # Padding must not win the max, nor stand in the windows of the last words.
         x = torch.cat([states, near], dim=-1).transpose(1, 2).masked_fill(padding, 0)
         pooled = [F.relu(conv(x)).masked_fill(padding, 0).amax(dim=-1) for conv in self.convolutions]
-        scores = self.head(self.dropout(torch.cat(pooled, dim=-1)))
+        return torch.cat(pooled, dim=-1)
+
+    def classify(self, h: Tensor) -> Tensor:
+        scores = self.head(self.dropout(h))
         return torch.cat([scores.new_zeros(len(scores), 1), scores], dim=-1)
 
 

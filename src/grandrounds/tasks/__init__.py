@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from grandrounds.tasks.document_re import DocumentRE
 from grandrounds.tasks.sentence_re import SentenceRE
 from grandrounds.tasks.task import Batch, Features, Task
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (SentenceRE,)}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (SentenceRE, DocumentRE)}
 
-__all__ = ["TASKS", "Batch", "Features", "SentenceRE", "Task"]
+__all__ = ["TASKS", "Batch", "DocumentRE", "Features", "SentenceRE", "Task"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from grandrounds.tasks.task import Features, Task
@@ -40,17 +41,51 @@ def evaluation_batches(lengths: NDArray[np.int64], pieces: int = 4096, rows: int
         start += take
 
 
-def predict_logits(
-    task: Task, model: nn.Module, features: Features, rows: NDArray[np.int64], device: torch.device
-) -> NDArray[np.float32]:
-    """[rows, classes], without dropout."""
-    out: NDArray[np.float32] = np.zeros((len(rows), len(task.labels)), dtype=np.float32)
+@dataclass(frozen=True)
+class PerRow:
+    """What a model gave for some rows: each row's answers (one for a sentence, one a pair for a document) in turn."""
+
+    values: Tensor
+    starts: NDArray[np.int64]
+
+    def at(self, rows: Tensor) -> Tensor:
+        """The answers of these rows, as a batch of them has its own."""
+        return self.values[torch.from_numpy(_answers(self.starts, rows.cpu().numpy()))]
+
+
+def infer(
+    give: Callable[[nn.Module, Any], Tensor],
+    model: nn.Module,
+    features: Features,
+    rows: NDArray[np.int64],
+    device: torch.device,
+) -> PerRow:
+    """What `give` makes of the rows with the model, without dropout, in batches of about equal length."""
+    starts = np.concatenate([[0], features.answers[rows].cumsum()]).astype(np.int64)
+    values = torch.zeros(0)
     model.eval()
     with torch.inference_mode(), autocast(device):
         for chosen in evaluation_batches(features.lengths[rows]):
-            batch = features.batch(rows[chosen]).to(device)
-            out[chosen] = task.logits(model, batch).float().cpu().numpy()
-    return out
+            given = give(model, features.batch(rows[chosen]).to(device)).float().cpu()
+            if not len(values):
+                values = given.new_zeros(int(starts[-1]), *given.shape[1:])
+            values[torch.from_numpy(_answers(starts, chosen))] = given
+    return PerRow(values, starts)
+
+
+def predict_logits(
+    task: Task, model: nn.Module, features: Features, rows: NDArray[np.int64], device: torch.device
+) -> NDArray[np.float32]:
+    """[answers, classes], without dropout."""
+    logits: NDArray[np.float32] = infer(task.logits, model, features, rows, device).values.numpy()
+    return logits
+
+
+def _answers(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of these rows' answers: those of the first, then those of the second ..."""
+    counts = starts[rows + 1] - starts[rows]
+    before = np.concatenate([[0], counts.cumsum()[:-1]])
+    return np.repeat(starts[rows] - before, counts) + np.arange(counts.sum())
 
 
 def autocast(device: torch.device) -> torch.autocast:

@@ -47,7 +47,7 @@ class Extractor:
         features = self.task.features(examples, self.encoder)
         rows = np.arange(len(examples))
         logits = predict_logits(self.task, self.model, features, rows, torch.device("cpu"))
-        probabilities: NDArray[np.float32] = torch.from_numpy(logits).softmax(dim=1).numpy()
+        probabilities: NDArray[np.float32] = self.task.probabilities(torch.from_numpy(logits)).numpy()
         return probabilities
 
     def evaluate(self, documents: Sequence[Document]) -> tuple[dict[str, Any], Mapping[str, int]]:

@@ -19,13 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from grandrounds.data.documents import Document, Entity, Relation, Span
+from grandrounds.data.documents import Document, Relation, Span, owned
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.relation_f1 import relation_counts, relation_score
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair, SentenceOnly
 from grandrounds.models.ranking_cnn import RankingCNN, ranking_loss
-from grandrounds.tasks.task import Batch, Counts, Example, Task
+from grandrounds.tasks.task import Batch, Counts, Example, Reading, Task
 
 NONE = "None"
 MARKERS = ("<e1>", "</e1>", "<e2>", "</e2>")
@@ -245,13 +245,20 @@ class SentenceRE(Task):
     def model(self, encoder: Encoder) -> nn.Module:
         return HEADS[self.options.head](encoder, len(self._labels), self.options.dropout)
 
-    def loss(self, model: nn.Module, batch: PairRows) -> Tensor:
+    def read(self, model: Any, batch: PairRows) -> Reading:
+        h = model.represent(batch)
+        return Reading(model.classify(h), h)
+
+    def grade(self, reading: Reading, batch: PairRows) -> Tensor:
         criterion = ranking_loss if self.options.head == "ranking_cnn" else F.cross_entropy
-        return criterion(model(batch), batch.labels)
+        return criterion(reading.logits, batch.labels)
 
     def logits(self, model: nn.Module, batch: PairRows) -> Tensor:
         logits: Tensor = model(batch)
         return logits
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits.softmax(dim=1)
 
     def counts(self, logits: NDArray[np.float32], features: PairFeatures, rows: NDArray[np.int64]) -> Counts:
         return relation_counts(features.labels[rows], logits.argmax(axis=1), self._labels)
@@ -266,10 +273,8 @@ class SentenceRE(Task):
         probabilities: NDArray[np.float32],
         threshold: float,
     ) -> Document:
+        document = owned(document)
         owner = {m: entity.id for entity in document.entities for m in entity.mentions}
-        # What a tagger found is of no entity yet; relations join entities.
-        alone = [Entity(m.id, m.type, (i,)) for i, m in enumerate(document.mentions) if i not in owner]
-        owner.update({entity.mentions[0]: entity.id for entity in alone})
         relations = []
         for example, row in zip(examples, probabilities, strict=True):
             best = int(row.argmax())
@@ -277,7 +282,7 @@ class SentenceRE(Task):
                 head, tail = example.mentions
                 score = {"score": f"{row[best]:.4f}"}
                 relations.append(Relation(self._labels[best], owner[head], owner[tail], (head, tail), score))
-        return replace(document, entities=(*document.entities, *alone), relations=tuple(relations))
+        return replace(document, relations=tuple(relations))
 
 
 class Marked(NamedTuple):
@@ -344,6 +349,10 @@ class PairFeatures:
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.starts)
+
+    @cached_property
+    def answers(self) -> NDArray[np.int64]:
+        return np.ones(len(self.labels), dtype=np.int64)
 
     def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> PairRows:
         index = np.asarray(rows, dtype=np.int64)

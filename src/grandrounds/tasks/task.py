@@ -35,6 +35,10 @@ class Features(Protocol):
 
     @property
     def lengths(self) -> NDArray[np.int64]: ...
+    @property
+    def answers(self) -> NDArray[np.int64]:
+        """How many answers each row has: one, or one a pair."""
+
     def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> Batch: ...
 
 
@@ -47,6 +51,18 @@ class Example:
     label: str
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a model makes of each pair that a batch asks about, in order."""
+
+    logits: Tensor
+    """[pairs, outputs]"""
+    pair: Tensor
+    """[pairs, width]: what the last layer classifies."""
+    context: Tensor | None = None
+    """[pairs, width]: the localized context, where the model has one; zero where there is none in common."""
+
+
 class Task(ABC):
     """Stateless but for its options and its schema (what the labels are): both are saved with a model."""
 
@@ -55,6 +71,12 @@ class Task(ABC):
     """What a split deals out when the config does not say: example, sentence, document or patient."""
     markers: ClassVar[Sequence[str]] = ()
     """Word pieces that the task reserves in the tokenizer."""
+    one_class: ClassVar[bool] = True
+    """Whether each row has one answer, a class of `labels`, so that predictions can be averaged and distilled."""
+    calibrates: ClassVar[bool] = False
+    """Whether what answers are decided by is chosen on validation data."""
+    localized: ClassVar[bool] = False
+    """Whether a reading has a localized context."""
     Options: ClassVar[type[BaseModel]]
     options: BaseModel
 
@@ -106,11 +128,31 @@ class Task(ABC):
     def model(self, encoder: Encoder) -> nn.Module: ...
 
     @abstractmethod
-    def loss(self, model: nn.Module, batch: Any) -> Tensor: ...
+    def read(self, model: nn.Module, batch: Any) -> Reading: ...
+
+    @abstractmethod
+    def grade(self, reading: Reading, batch: Any) -> Tensor:
+        """The loss of a reading."""
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        return self.grade(self.read(model, batch), batch)
 
     @abstractmethod
     def logits(self, model: nn.Module, batch: Any) -> Tensor:
-        """[rows, classes]; what `predict` turns into probabilities."""
+        """[answers, classes]; what `probabilities` turns into probabilities."""
+
+    @abstractmethod
+    def probabilities(self, logits: Tensor) -> Tensor: ...
+
+    def calibrate(
+        self, model: nn.Module, logits: NDArray[np.float32], features: Any, rows: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Choose what answers are decided by, from logits on validation data; the logits as they are then."""
+        return logits
+
+    def knowing(self, examples: Sequence[Any], training: Iterable[Document]) -> Sequence[Any]:
+        """The examples, told which of their answers stand in the training data, for scores that leave those out."""
+        return examples
 
     @abstractmethod
     def counts(self, logits: NDArray[np.float32], features: Any, rows: NDArray[np.int64]) -> Counts:

@@ -1,0 +1,273 @@
+"""Document-level relation extraction as in FedLCC (2024, section 3.2): an example is a document, and every pair of its
+entities that a relation may join is a question with any number of answers.
+
+Every mention is marked by "*" on both sides. Relations are decided by a threshold that is chosen on validation data,
+or with `threshold = "adaptive"` by one that the network gives for each pair (ATLOP, Zhou et al., AAAI 2021).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from grandrounds.data.documents import Document, Relation, owned
+from grandrounds.data.formats import documents_json
+from grandrounds.data.pairs import Pair, candidate_pairs, related_types
+from grandrounds.errors import ConfigError, DataError
+from grandrounds.metrics.relation_f1 import best_threshold, pair_counts, pair_score
+from grandrounds.models.encoder import Encoder
+from grandrounds.models.localized_context import LocalizedContext
+from grandrounds.tasks.document_features import MARKER, DocumentFeatures, DocumentRows, mark_document
+from grandrounds.tasks.sentence_re import NONE
+from grandrounds.tasks.task import Counts, Example, Reading, Task
+
+OUTSIDE = "relations between entities that are no candidate pair"
+NO_PAIR = "documents without a pair to ask about"
+EVIDENCE_SHARE = 0.2
+"""A sentence is shown as evidence if it carries this share of a pair's localized context, or the most."""
+
+
+class DocumentREOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["document_re"] = "document_re"
+    threshold: Literal["validation", "half", "adaptive"] = "validation"
+    """A relation holds above the threshold that gives the best F1 on validation data (0.5 without any), above 0.5, or
+    above what the network gives for the pair."""
+    block: int = Field(64, ge=1)
+    """The width of a group in Eqs. 8 to 10; it divides the encoder's width."""
+    window: int = Field(512, ge=16)
+    """Word pieces that the encoder reads at once, at most as many as it can; longer documents take several windows."""
+    labels: list[str] | None = None
+    """Relation types; by default those of the corpora."""
+    pairs: list[tuple[str, str]] | Literal["related", "all"] = "related"
+    """(head type, tail type) that a relation may join: these, those between which the corpora have one, or all."""
+
+
+@dataclass(frozen=True)
+class DocumentExample(Example):
+    """A document and the pairs it asks about."""
+
+    source: Document
+    pairs: tuple[Pair, ...]
+    """Entities by their ids."""
+    gold: tuple[frozenset[int], ...]
+    """For each pair the relations that hold, as places in the task's relations."""
+    seen: tuple[frozenset[int], ...] | None = None
+    """For each pair the relations that the training data state of entities so named; None: nobody has looked."""
+
+
+class DocumentRE(Task):
+    name: ClassVar[str] = "document_re"
+    unit: ClassVar[str] = "document"
+    markers: ClassVar[Sequence[str]] = (MARKER,)
+    one_class: ClassVar[bool] = False
+    localized: ClassVar[bool] = True
+    calibrates: ClassVar[bool] = True
+    Options: ClassVar[type[BaseModel]] = DocumentREOptions
+    options: DocumentREOptions
+
+    def __init__(self, options: DocumentREOptions, relations: Sequence[str], pairs: Collection[Pair]) -> None:
+        self.options = options
+        self.relations = tuple(relations)
+        self.pairs = frozenset(pairs)
+        self._ids = {relation: i for i, relation in enumerate(self.relations)}
+
+    @classmethod
+    def of(cls, options: DocumentREOptions, documents: Iterable[Document]) -> Self:
+        documents = list(documents)
+        found = sorted({relation.type for document in documents for relation in document.relations})
+        relations = found if options.labels is None else options.labels
+        if not relations:
+            raise DataError("the corpora hold no relation; document_re needs relations to learn from")
+        if NONE in relations:
+            raise ConfigError(f"'{NONE}' is the absence of a relation and can't be a relation type; rename it")
+        pairs = related_types(documents) if options.pairs == "related" else options.pairs
+        return cls(options, relations, () if pairs == "all" else cast("Collection[Pair]", pairs))
+
+    @property
+    def labels(self) -> Sequence[str]:
+        return (NONE, *self.relations)
+
+    def schema(self) -> dict[str, Any]:
+        return {"options": self.options.model_dump(), "relations": self.relations, "pairs": sorted(self.pairs)}
+
+    @classmethod
+    def restore(cls, schema: Mapping[str, Any]) -> Self:
+        pairs = [(head, tail) for head, tail in schema["pairs"]]
+        return cls(DocumentREOptions(**schema["options"]), schema["relations"], pairs)
+
+    # From documents to examples
+
+    def examples(self, documents: Sequence[Document]) -> tuple[list[DocumentExample], dict[str, int]]:
+        examples: list[DocumentExample] = []
+        notes: dict[str, int] = {}
+        for index, document in enumerate(documents):
+            document = owned(document)
+            gold = self._gold(document)
+            pairs = candidate_pairs(document, self._types(document))
+            outside = len(gold.keys() - set(pairs))
+            if outside:
+                notes[OUTSIDE] = notes.get(OUTSIDE, 0) + outside
+            if not pairs:
+                notes[NO_PAIR] = notes.get(NO_PAIR, 0) + 1
+                continue
+            answers = tuple(frozenset(gold.get(pair, ())) for pair in pairs)
+            stated = [relation for answer in answers for relation in answer]
+            commonest = max(sorted(set(stated)), key=stated.count, default=None)
+            label = NONE if commonest is None else self.relations[commonest]
+            examples.append(DocumentExample(index, 0, label, document, pairs, answers))
+        return examples, notes
+
+    def _types(self, document: Document) -> Collection[Pair]:
+        if self.options.pairs != "all":
+            return self.pairs
+        types = {entity.type for entity in document.entities}
+        return {(head, tail) for head in types for tail in types}
+
+    def _gold(self, document: Document) -> dict[Pair, set[int]]:
+        gold: dict[Pair, set[int]] = {}
+        for relation in document.relations:
+            if relation.type not in self._ids:
+                raise DataError(
+                    f"relation type '{relation.type}' is not in the label set ({', '.join(self.relations)}); "
+                    "name it in task.labels, or take it out of the corpus"
+                )
+            gold.setdefault((relation.head, relation.tail), set()).add(self._ids[relation.type])
+        return gold
+
+    def knowing(self, examples: Sequence[DocumentExample], training: Iterable[Document]) -> list[DocumentExample]:
+        """A fact of the training data is a relation between two names (DocRED's Ign-F1)."""
+        facts: dict[Pair, set[int]] = {}
+        for document in training:
+            for relation in document.relations:
+                for names in _names(document, (relation.head, relation.tail)):
+                    facts.setdefault(names, set()).add(self._ids[relation.type])
+        known = []
+        for example in examples:
+            seen = (
+                frozenset(r for names in _names(example.source, pair) for r in facts.get(names, ()))
+                for pair in example.pairs
+            )
+            known.append(replace(example, seen=tuple(seen)))
+        return known
+
+    def without_answers(self, document: Document) -> Document:
+        return replace(document, relations=())
+
+    # From examples to numbers
+
+    def text(self, example: DocumentExample) -> str:
+        return example.source.text
+
+    def question(self, example: DocumentExample) -> dict[str, Any]:
+        asked = replace(example.source, id="", relations=(), attributes={})
+        content: dict[str, Any] = json.loads(documents_json.render([asked]))
+        return {"document": content, "pairs": [list(pair) for pair in example.pairs]}
+
+    def from_question(self, question: Mapping[str, Any]) -> DocumentExample:
+        try:
+            (document,) = documents_json.parse(json.dumps(question["document"]), Path("the public set"))
+            pairs = tuple((str(head), str(tail)) for head, tail in question["pairs"])
+        except (DataError, KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                "an example of the public set is not one of document_re; has the server another task?"
+            ) from error
+        return DocumentExample(0, 0, NONE, document, pairs, (frozenset(),) * len(pairs))
+
+    def label_counts(self, features: DocumentFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        gold = features.gold(rows)
+        return np.array([(~gold.any(axis=1)).sum(), *gold.sum(axis=0)], dtype=np.int64)
+
+    def features(self, examples: Sequence[DocumentExample], encoder: Encoder) -> DocumentFeatures:
+        window = min(self.options.window, encoder.window)
+        marked = mark_document([example.source for example in examples], encoder)
+        return DocumentFeatures.of(examples, marked, len(self.relations), window, encoder.tokenizer)
+
+    # The network and its score
+
+    def model(self, encoder: Encoder) -> nn.Module:
+        adaptive = self.options.threshold == "adaptive"
+        return LocalizedContext(encoder, len(self.relations) + adaptive, self.options.block)
+
+    def read(self, model: nn.Module, batch: DocumentRows) -> Reading:
+        found = model(batch)
+        return Reading(found.logits, found.pair, found.context)
+
+    def grade(self, reading: Reading, batch: DocumentRows) -> Tensor:
+        if self.options.threshold == "adaptive":
+            return adaptive_threshold_loss(reading.logits, batch.labels)
+        return binary_cross_entropy(reading.logits, batch.labels)
+
+    def logits(self, model: nn.Module, batch: DocumentRows) -> Tensor:
+        """[pairs, relations]: how far above its threshold a relation is."""
+        logits: Tensor = model(batch).logits
+        if self.options.threshold == "adaptive":
+            return logits[:, 1:] - logits[:, :1]
+        return logits - cast("LocalizedContext", model).threshold
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """A half is where a relation begins to hold."""
+        return logits.sigmoid()
+
+    def calibrate(
+        self, model: nn.Module, logits: NDArray[np.float32], features: DocumentFeatures, rows: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        if self.options.threshold != "validation":
+            return logits
+        threshold = cast("LocalizedContext", model).threshold
+        raw = logits + threshold.item()
+        threshold.fill_(best_threshold(features.gold(rows), raw))
+        calibrated: NDArray[np.float32] = raw - threshold.item()
+        return calibrated
+
+    def counts(self, logits: NDArray[np.float32], features: DocumentFeatures, rows: NDArray[np.int64]) -> Counts:
+        return pair_counts(features.gold(rows), logits > 0, self.relations, features.within(rows), features.seen(rows))
+
+    def score(self, counts: Counts) -> dict[str, Any]:
+        return pair_score(counts, self.relations)
+
+    def annotate(
+        self,
+        document: Document,
+        examples: Sequence[DocumentExample],
+        probabilities: NDArray[np.float32],
+        threshold: float,
+    ) -> Document:
+        (example,) = examples
+        found = [
+            Relation(self.relations[r], *pair, attributes={"score": f"{row[r]:.4f}"})
+            for pair, row in zip(example.pairs, probabilities, strict=True)
+            for r in np.flatnonzero((row > 0.5) & (row >= threshold)).tolist()
+        ]
+        return replace(example.source, relations=tuple(found))
+
+
+def binary_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Eq. 11: the sum over relations, the mean over pairs."""
+    return F.binary_cross_entropy_with_logits(logits, labels, reduction="none").sum(dim=1).mean()
+
+
+def adaptive_threshold_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """ATLOP's Eqs. 9 to 11: class 0 is the threshold; what holds is to rank above it, what does not below it."""
+    threshold = F.one_hot(labels.new_zeros(len(labels), dtype=torch.long), labels.shape[1] + 1).bool()
+    positive = torch.cat([labels.new_zeros(len(labels), 1), labels], dim=1).bool()
+    above = logits.masked_fill(~(positive | threshold), -torch.inf).log_softmax(dim=1)
+    below = logits.masked_fill(positive, -torch.inf).log_softmax(dim=1)
+    return -(above.masked_fill(~positive, 0).sum(dim=1) + below[:, 0]).mean()
+
+
+def _names(document: Document, pair: Pair) -> set[Pair]:
+    """Each name of the one entity with each of the other."""
+    heads, tails = ({document.surface(document.mentions[m]) for m in document.entity(id).mentions} for id in pair)
+    return {(head, tail) for head in heads for tail in tails}
