@@ -13,7 +13,8 @@ import pytest
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import read
 from tests.cli.commands import Outcome, run
-from tests.conftest import corpus
+from tests.conftest import corpus, sentence, write_corpus
+from tests.data.test_structural_entropy import by_matrix
 
 Finished = tuple[Path, Outcome]
 
@@ -193,6 +194,66 @@ def test_data_partition_by_structural_entropy_takes_edges_by_hand(corpora: Path)
     assert dealt["left_out"] == ["site-01", "site-03"]
     assert "left out, since they got nothing: site-01, site-03" in run(*wish, "--edges", "0.01,1000").good().stdout
     assert "--edges takes numbers" in run(*wish, "--edges", "few").complaint()
+
+
+@pytest.fixture(scope="module")
+def tangled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Document]]:
+    """Documents of one, one, two and seven drugs that ease one problem."""
+    documents = [
+        sentence(
+            f"d{i}",
+            [part for _ in range(drugs) for part in (("aspirin", "treatment"), " and ")] + [("pain", "problem")],
+            {(0, drugs): "TrIP"},
+        )
+        for i, drugs in enumerate((1, 1, 2, 7))
+    ]
+    return write_corpus(tmp_path_factory.mktemp("tangled") / "train.jsonl", documents), documents
+
+
+@pytest.mark.parametrize("reading", ["paper", "code"])
+def test_data_partition_tells_the_entropy_of_each_site(
+    tangled: tuple[Path, list[Document]], tmp_path: Path, reading: str
+) -> None:
+    path, documents = tangled
+    pairs = [[(e.id, d.entities[-1].id) for e in d.entities[:-1]] for d in documents]
+    h = [by_matrix(document, listed, reading) for document, listed in zip(documents, pairs, strict=True)]
+    edge = (min(h) + max(h)) / 2
+    groups = [value for value in h if value < edge], [value for value in h if value >= edge]
+    wish = ("data", "partition", path, "--scheme", "structural_entropy", "--unit", "document", "--entropy", reading)
+    dealt = run(*wish, "--edges", f"{edge},{edge + 100}", "--json", "--plot", tmp_path / "h.svg").json()
+    assert [site["documents"] for site in dealt["sites"]] == [len(values) for values in groups]
+    for site, values in zip(dealt["sites"], groups, strict=True):
+        assert site["entropy"] == pytest.approx(
+            {"min": min(values), "mean": sum(values) / len(values), "max": max(values)}, abs=1e-12
+        )
+        assert site.keys() == {"name", "documents", "examples", "labels", "entropy"}
+    assert dealt["left_out"] == ["site-03"]
+    drawn = (tmp_path / "h.svg").read_text()
+    assert "left out, having no document: site-03" in drawn
+    assert all(f">{site['entropy']['mean']:.2f}</text>" in drawn for site in dealt["sites"])
+
+
+def test_data_partition_shows_people_the_entropy_and_the_empty_intervals(
+    tangled: tuple[Path, list[Document]], tmp_path: Path
+) -> None:
+    wish = ("data", "partition", tangled[0], "--scheme", "structural_entropy", "--entropy", "code", "--sites", "5")
+    said = run(*wish, "--picture", tmp_path / "who.html").good().stdout
+    assert "H: mean (range)" in said
+    assert "left out, since they got nothing: site-02, site-03, site-04" in said
+    page = (tmp_path / "who.html").read_text()
+    assert page.count("<svg") == 2
+    assert "An empty interval is left out: site-02, site-03 and site-04." in page
+
+
+def test_data_partition_without_entropy_plots_the_documents_alone(corpora: Path, tmp_path: Path) -> None:
+    wish = ("data", "partition", corpora / "train.jsonl", "--scheme", "by", "--by", "hospital")
+    said = run(*wish, "--plot", tmp_path / "who.svg").good().stdout
+    drawn = (tmp_path / "who.svg").read_text()
+    assert "entropy" not in drawn
+    assert "H: mean" not in said
+    assert all(f">{name}</text>" in drawn for name in ("charity", "general", "mercy", "university"))
+    said = run(*wish, "--plot", tmp_path / "who.png").complaint()
+    assert said == "--plot writes SVG; name a file that ends in .svg, not 'who.png'"
 
 
 def test_data_partition_deals_the_same_to_the_same_seed(corpora: Path, tmp_path: Path) -> None:

@@ -13,10 +13,12 @@ import torch
 
 import grandrounds
 from grandrounds.data.formats import read
+from grandrounds.data.structural_entropy import entropies
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.experiment.config import load_config, make_config
 from grandrounds.experiment.folder import RunFolder
 from grandrounds.federation.audit import verify
+from grandrounds.reports.report import write_report
 from tests.conftest import HOSPITALS, TinyConfig, corpus, sentence, write_corpus
 from tests.experiment.crashes import PowerCut, Watch, cut, metrics, timeless, weights
 
@@ -388,6 +390,25 @@ def test_a_partition_by_hospital_has_a_site_for_each_with_its_own_documents(
     expected = Counter(document.attributes["hospital"] for document in corpus(60))
     assert {site["name"]: site["examples"] for site in result["sites"]} == expected
     assert metrics(tmp_path / "run")[0]["sites"] == sorted(HOSPITALS)
+
+
+def test_a_run_dealt_by_structural_entropy_shows_it_site_by_site(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    drugs, pain = [("aspirin", "treatment"), " and ", ("heparin", "treatment")], ("pain", "problem")
+    wide = [sentence(f"w{i}", [*drugs, " eased the ", pain, " ."], {(0, 2): "TrIP"}) for i in range(10)]
+    plain = corpus(30)
+    train = write_corpus(tmp_path / "train.jsonl", [*plain, *wide])
+    dealt = {"scheme": "structural_entropy", "sites": 3, "entropy": "code", "unit": "document"}
+    result = run(tiny_config(**{"data.train": str(train), "partition": dealt}), tmp_path / "run")
+    low, *_, high = entropies([*plain, *wide], "code")
+    assert low < high
+    expected = [("site-01", low), ("site-03", high)]
+    assert [(site["name"], site["entropy"]) for site in result["sites"]] == [
+        (name, pytest.approx({"min": h, "mean": h, "max": h})) for name, h in expected
+    ]
+    assert result["left_out"] == ["site-02"]
+    page = write_report([tmp_path / "run"], tmp_path / "report.html").read_text("utf-8")
+    assert "An empty interval is left out: site-02." in page
+    assert all(f">{h:.2f}</text>" in page for h in (low, high))
 
 
 def test_a_site_without_examples_is_left_out_and_said(tiny_config: TinyConfig, corpora: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from grandrounds.data.formats import read
@@ -39,3 +41,9 @@ def test_cdr_over_ten_sites(entropy: str, low: str, high: str, wish: dict[str, o
     dealt = partition(units, "structural_entropy", seed=1, entropy=entropy, **wish)  # type: ignore[arg-type]
     assert [len(held) for held in dealt.sites.values()] == sizes
     assert dealt.left_out == ()
+    rows = dealt.table([""] * len(documents), [document.id for document in documents])
+    assert [row.documents for row in rows] == sizes
+    spreads = [row.entropy for row in rows if row.entropy]
+    assert len(spreads) == 10
+    assert (f"{spreads[0].min:.6f}", f"{spreads[-1].max:.6f}") == (low, high)
+    assert all(one.max < other.min for one, other in pairwise(spreads))

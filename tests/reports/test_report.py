@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grandrounds.data.partition import SiteRow
+from grandrounds.data.structural_entropy import Spread
 from grandrounds.errors import ConfigError
 from grandrounds.reports import plots
 from grandrounds.reports.markup import Html, table, tag
@@ -150,6 +151,60 @@ def test_ten_thousand_sites_give_a_page_of_modest_size(tmp_path: Path) -> None:
 def test_sites_without_labels_are_drawn_by_their_examples() -> None:
     assert ">\u00a07</text>" in plots.holdings([SiteRow("a", 2, 7, {})])
     assert plots.holdings([SiteRow(f"s{i}", 2, 7, {}) for i in range(40)]).count("<svg") == 1
+
+
+TANGLED = [
+    SiteRow("site-01", 21, 60, {"yes": 60}, Spread(0.9, 1.125, 1.25)),
+    SiteRow("site-03", 1234, 3000, {"yes": 3000}, Spread(1.75, 1.875, 2.0)),
+]
+
+
+def test_documents_and_entropy_show_a_bar_and_a_range_a_site() -> None:
+    drawn = plots.documents_and_entropy("Figure 2", plots.Dealt(TANGLED, ["site-02"], "CDR"))
+    for told in (
+        "21",
+        "1\u202f234",
+        "1.12",
+        "1.88",
+        "site-01",
+        "site-03",
+        "CDR",
+        "structural entropy H: mean and range",
+    ):
+        assert f">{told}</text>" in drawn
+    assert "left out, having no document: site-02" in drawn
+    assert drawn.count("fill: var(--s5") == 2 + 1  # the bars, and the legend's
+    assert "left out" not in plots.documents_and_entropy("Figure 2", plots.Dealt(TANGLED))
+
+
+def test_corpora_are_panels_of_one_picture() -> None:
+    drawn = plots.documents_and_entropy("Figure 2", *(plots.Dealt(TANGLED, (), name) for name in ("CDR", "GDA", "CHR")))
+    assert drawn.count("<svg") == 1
+    assert drawn.count("fill: var(--s5") == 9
+    assert [name for name in re.findall(r">(\w+)</text>", drawn) if name in ("CDR", "GDA", "CHR")] == [
+        "CDR",
+        "GDA",
+        "CHR",
+    ]
+
+
+def test_many_sites_and_equal_entropies_can_be_drawn() -> None:
+    many = [SiteRow(f"site-{i:03d}", i, i, {}, Spread(1.0, 1.0, 1.0)) for i in range(200)]
+    drawn = plots.documents_and_entropy("many", plots.Dealt(many, [f"site-{i}" for i in range(200, 220)]))
+    assert len(re.findall(r">site-\d+</text>", drawn)) <= plots.MOST_BARS
+    assert "and 14 more" in drawn
+
+
+def test_a_run_dealt_by_entropy_shows_it(tmp_path: Path) -> None:
+    sites = [row.to_dict() for row in TANGLED]
+    run = write_run(tmp_path / "a", sites=sites, left_out=["site-02"])
+    page = write_report([run], tmp_path / "r.html").read_text("utf-8")
+    told = words(page)
+    assert elements(page).count("svg") == 4
+    assert "An empty interval is left out: site-02." in told
+    assert "documents examples H: mean (range)" in told
+    assert "1\u202f234 3\u202f000 1.875 (1.750–2.000)" in page.replace('</td><td class="number">', " ")
+    assert "structural entropy" not in words(write_report([write_run(tmp_path / "b")], tmp_path / "b.html").read_text())
 
 
 def test_plots_are_the_same_twice_and_follow_the_pages_colours() -> None:

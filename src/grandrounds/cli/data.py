@@ -19,7 +19,10 @@ from grandrounds.data.partition import SCHEMES, SiteRow
 from grandrounds.data.partition import partition as deal
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, DataError, unknown
+from grandrounds.federation.files import write_whole
+from grandrounds.reports.plots import Dealt, documents_and_entropy
 from grandrounds.reports.report import write_partition
+from grandrounds.reports.wording import H_COLUMN, spread
 from grandrounds.tasks import TASKS
 from grandrounds.tasks.task import UNITS
 
@@ -114,6 +117,7 @@ def partition(
     task: Annotated[str, typer.Option(help=f"Whose examples to count: {', '.join(TASKS)}.")] = "sentence_re",
     seed: Annotated[int, typer.Option(help="The same seed, the same deal.")] = 1,
     picture: Annotated[Optional[Path], typer.Option(help="Also draw who holds what, as an HTML page.")] = None,
+    plot: Annotated[Optional[Path], typer.Option(help="Also draw documents and H by site, as SVG.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Deal a corpus out to sites and show who holds what.
@@ -123,6 +127,8 @@ def partition(
     for what, name, known in (("task", task, TASKS), ("unit", unit or UNITS[0], UNITS)):
         if name not in known:
             raise ConfigError(unknown(what, name, known))
+    if plot is not None and plot.suffix != ".svg":
+        raise ConfigError(f"--plot writes SVG; name a file that ends in .svg, not '{plot.name}'")
     corpus = _read(files, format)
     made = TASKS[task].of(TASKS[task].Options(), corpus.documents)
     examples, left = made.examples(corpus.documents)
@@ -140,7 +146,10 @@ def partition(
     )
     rows = dealt.table([example.label for example in examples], [str(example.document) for example in examples])
     if picture is not None:
-        write_partition(rows, f"{scheme}: who holds what", picture)
+        write_partition(rows, dealt.left_out, f"{scheme}: who holds what", picture)
+    if plot is not None:
+        drawn = documents_and_entropy(f"{scheme}: documents by site", Dealt(rows, dealt.left_out))
+        write_whole(plot, drawn.encode())
     if as_json:
         show_json({"sites": [row.to_dict() for row in rows], "left_out": list(dealt.left_out)})
         return
@@ -158,13 +167,13 @@ def _numbers(text: str | None) -> list[float] | None:
 
 
 def _partition_table(rows: list[SiteRow], labels: Any) -> Table:
+    by_entropy = [H_COLUMN] if any(row.entropy for row in rows) else []
     table = Table(title="who holds what")
-    for name in ("site", "documents", "examples", *labels):
+    for name in ("site", "documents", "examples", *labels, *by_entropy):
         table.add_column(name, justify="left" if name == "site" else "right")
     for row in rows:
-        table.add_row(
-            row.name, str(row.documents), str(row.examples), *(str(row.labels.get(label, 0)) for label in labels)
-        )
+        counts = (row.documents, row.examples, *(row.labels.get(label, 0) for label in labels))
+        table.add_row(row.name, *map(str, counts), *(spread(row.entropy) for _ in by_entropy))
     return table
 
 

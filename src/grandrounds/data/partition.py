@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from math import floor, isfinite
 from statistics import fmean
@@ -21,7 +21,7 @@ from statistics import fmean
 import numpy as np
 
 from grandrounds.data.documents import Document
-from grandrounds.data.structural_entropy import READINGS, check_edges, entropies, interval_of, intervals
+from grandrounds.data.structural_entropy import READINGS, Spread, check_edges, entropies, interval_of, intervals
 from grandrounds.errors import ConfigError, DataError, unknown
 
 
@@ -46,10 +46,13 @@ class SiteRow:
     documents: int
     examples: int
     labels: Mapping[str, int]
+    entropy: Spread | None = None
+    """Where the scheme is `structural_entropy`: H of its documents."""
 
-    def to_dict(self) -> dict[str, str | int | dict[str, int]]:
-        counts = dict(self.labels)
-        return {"name": self.name, "documents": self.documents, "examples": self.examples, "labels": counts}
+    def to_dict(self) -> dict[str, object]:
+        """As JSON has it; without entropy where there is none."""
+        counts = {"documents": self.documents, "examples": self.examples, "labels": dict(self.labels)}
+        return {"name": self.name, **counts, **({"entropy": asdict(self.entropy)} if self.entropy else {})}
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Partition:
     """Site name -> example indices, both in order."""
     left_out: tuple[str, ...] = ()
     """Sites that got no example, and therefore take no part."""
+    entropy: Mapping[str, Spread] = field(default_factory=dict)
+    """Site name -> H of its documents, where the scheme goes by it."""
 
     def table(self, examples_labels: Sequence[str], documents: Sequence[str]) -> list[SiteRow]:
         """A row a site; `examples_labels` and `documents` give each example's label and its document's id."""
@@ -70,6 +75,7 @@ class Partition:
                 len({documents[i] for i in held}),
                 len(held),
                 dict(sorted(Counter(examples_labels[i] for i in held).items())),
+                self.entropy.get(name),
             )
             for name, held in self.sites.items()
         ]
@@ -94,8 +100,15 @@ class Wish:
         return [f"site-{i:0{width}d}" for i in range(1, self.sites + 1)]
 
 
-Deal = Mapping[str, Sequence[int]]
-"""Site name -> positions in the units given, empty for a site that got none."""
+@dataclass(frozen=True)
+class Deal:
+    """What a scheme decides, and what it learnt on the way."""
+
+    sites: Mapping[str, Sequence[int]]
+    """Site name -> positions in the units given, empty for a site that got none."""
+    entropy: Mapping[str, Spread] = field(default_factory=dict)
+
+
 Scheme = Callable[[Sequence[Unit], Wish], Deal]
 SCHEMES: dict[str, Scheme] = {}
 _OPTIONS: dict[str, frozenset[str]] = {}
@@ -134,11 +147,14 @@ def partition(
     ordered = _in_order(units)
     wish = Wish(_generator(seed, f"partition {scheme}"), sites, by, alpha, entropy, edges)
     deal = SCHEMES[scheme](ordered, wish)
-    held = {name: tuple(sorted(i for u in deal[name] for i in ordered[u].examples)) for name in sorted(deal)}
+    held = {
+        name: tuple(sorted(i for u in deal.sites[name] for i in ordered[u].examples)) for name in sorted(deal.sites)
+    }
     return Partition(
         scheme,
         {name: examples for name, examples in held.items() if examples},
         tuple(name for name, examples in held.items() if not examples),
+        deal.entropy,
     )
 
 
@@ -173,7 +189,7 @@ def iid(units: Sequence[Unit], wish: Wish) -> Deal:
     if len(names) > len(units):
         raise ConfigError(f"{len(units)} units can't be dealt to {len(names)} sites; set partition.sites lower")
     shuffled = wish.rng.permutation(len(units))
-    return {name: shuffled[site :: len(names)].tolist() for site, name in enumerate(names)}
+    return Deal({name: shuffled[site :: len(names)].tolist() for site, name in enumerate(names)})
 
 
 @scheme("by", "by", "sites")
@@ -181,7 +197,7 @@ def by_attribute(units: Sequence[Unit], wish: Wish) -> Deal:
     """A site for every value of an attribute; or the values, whole, dealt to sites of like size."""
     groups = _by_value(units, wish.by)
     if wish.sites is None:
-        return _named_after_values(groups)
+        return Deal(_named_after_values(groups))
     names = wish.site_names()
     if len(names) > len(groups):
         raise ConfigError(
@@ -197,7 +213,7 @@ def by_attribute(units: Sequence[Unit], wish: Wish) -> Deal:
         size, count, name = lightest[0]
         deal[name] += groups[value]
         heapq.heapreplace(lightest, (size + sizes[value], count + 1, name))
-    return deal
+    return Deal(deal)
 
 
 @scheme("dirichlet", "sites", "alpha")
@@ -214,7 +230,7 @@ def dirichlet(units: Sequence[Unit], wish: Wish) -> Deal:
         sites = np.minimum(np.searchsorted(np.cumsum(shares), places, side="right"), len(names) - 1)
         for site, unit in zip(sites.tolist(), wish.rng.permutation(members).tolist(), strict=True):
             deal[names[site]].append(unit)
-    return deal
+    return Deal(deal)
 
 
 @scheme("structural_entropy", "sites", "entropy", "edges")
@@ -236,7 +252,8 @@ def by_structural_entropy(units: Sequence[Unit], wish: Wish) -> Deal:
     deal: dict[str, list[int]] = {name: [] for name in names}
     for position, value in enumerate(values):
         deal[names[interval_of(value, edges)]].append(position)
-    return deal
+    held = {name: {id(document) for u in deal[name] for document in units[u].documents} for name in names}
+    return Deal(deal, {name: Spread.of([h[one] for one in ids]) for name, ids in held.items() if ids})
 
 
 def _in_order(units: Sequence[Unit]) -> list[Unit]:
@@ -280,7 +297,7 @@ def _by_value(units: Sequence[Unit], attribute: str | None) -> dict[str, list[in
     return dict(sorted(groups.items()))
 
 
-def _named_after_values(groups: Mapping[str, list[int]]) -> Deal:
+def _named_after_values(groups: Mapping[str, list[int]]) -> dict[str, list[int]]:
     """Values as site names, safe as file names, which on some systems must differ in more than case."""
     deal: dict[str, list[int]] = {}
     taken: dict[str, str] = {}

@@ -13,8 +13,10 @@ code   p_i is the out-degree of node i over the number of nodes, which do not su
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 
 import numpy as np
 
@@ -23,6 +25,19 @@ from grandrounds.data.pairs import Pair, candidate_pairs, related_types
 from grandrounds.errors import ConfigError
 
 READINGS = ("paper", "code")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of H over the documents of a site."""
+
+    min: float
+    mean: float
+    max: float
+
+    @classmethod
+    def of(cls, values: Collection[float]) -> Spread:
+        return cls(min(values), fmean(values), max(values))
 
 
 def entropies(documents: Sequence[Document], reading: str = "paper") -> list[float]:

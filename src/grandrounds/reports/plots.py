@@ -1,10 +1,11 @@
-"""The pictures of a report: F1 by round and by class, what travels, and who holds what."""
+"""The pictures of a report: F1 by round and by class, what travels, who holds what, and how tangled it is."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from grandrounds.data.partition import SiteRow
+from grandrounds.data.structural_entropy import Spread
 from grandrounds.reports.markup import Html, join
 from grandrounds.reports.runs import ClassScore
 from grandrounds.reports.svg import OTHER, SERIES, legend_above, name_rows, svg
-from grandrounds.reports.wording import byte_size, count, short
+from grandrounds.reports.wording import byte_size, count, listed, short
 
 MOST_BARS, MOST_COLUMNS = 30, 240
 Table = npt.NDArray[np.float64]
@@ -97,6 +99,20 @@ def holdings(sites: Sequence[SiteRow]) -> Html:
     return svg("Examples at each site, by label", 0.9 + 0.23 * len(sites), draw)
 
 
+@dataclass(frozen=True)
+class Dealt:
+    """A corpus as it was dealt to sites; `name` is what its panel is called."""
+
+    sites: Sequence[SiteRow]
+    left_out: Sequence[str] = ()
+    name: str = ""
+
+
+def documents_and_entropy(title: str, *corpora: Dealt) -> Html:
+    """As FedLCC's Figure 2 (2024), a panel a corpus: documents a site as bars; above them H, its mean and range."""
+    return svg(title, 3.6 * len(corpora), *(partial(_documents_and_entropy, corpus) for corpus in corpora))
+
+
 def f1_by_class(classes: Mapping[str, ClassScore]) -> Html:
     """F1 as a bar, with precision and recall marked on it; the classes that occur most."""
     shown = sorted(classes.items(), key=lambda item: (-item[1].support, item[0]))[:MOST_BARS]
@@ -120,6 +136,51 @@ def _line(axes: Axes, curve: Curve, colour: str, style: str) -> None:
     for round, f1 in curve.points:
         if round == curve.kept:
             axes.plot([round], [f1], "o", ms=8, mfc="none", mec=colour, mew=1.6)
+
+
+def _documents_and_entropy(corpus: Dealt, axes: Axes) -> None:
+    """Bars keep to the lower part and H to the upper one, so that neither hides the other."""
+    sites, places = corpus.sites, range(len(corpus.sites))
+    spreads = [(place, site.entropy) for place, site in enumerate(sites) if site.entropy]
+    most, few = max((site.documents for site in sites), default=1), len(sites) <= MOST_BARS
+    axes.bar(places, [site.documents for site in sites], 0.72, color=SERIES[5], label="documents")
+    for place, site in enumerate(sites if few else ()):
+        axes.text(place, site.documents, count(site.documents), ha="center", va="bottom", fontsize=8.5)
+    axes.set_ylim(0, most * (2.45 if spreads else 1.1))
+    axes.set_yticks([tick for tick in MaxNLocator(4, integer=True).tick_values(0, most) if tick <= most])
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: count(int(value))))
+    axes.set_ylabel("documents", loc="bottom" if spreads else "center")
+    _name_columns(axes, [site.name for site in sites])
+    if corpus.left_out:
+        axes.set_xlabel(f"left out, having no document: {listed(tuple(corpus.left_out), 6)}")
+    axes.set_title(corpus.name, loc="left", pad=24, fontsize=10.5)
+    axes.grid(axis="y")
+    if spreads:
+        _entropy_above(axes.twinx(), spreads)
+        axes.plot([], [], "o-", color=SERIES[1], ms=4, label="structural entropy H: mean and range")
+    legend_above(axes, columns=2)
+
+
+def _entropy_above(axes: Axes, spreads: Sequence[tuple[int, Spread]]) -> None:
+    low, high = min(h.min for _, h in spreads), max(h.max for _, h in spreads)
+    span = (high - low) or 1.0
+    places = [place for place, _ in spreads]
+    axes.vlines(places, [h.min for _, h in spreads], [h.max for _, h in spreads], color=SERIES[1], linewidth=1.8)
+    axes.plot(places, [h.mean for _, h in spreads], "o", color=SERIES[1], ms=4)
+    for place, h in spreads if len(spreads) <= MOST_BARS // 2 else ():
+        axes.text(place, h.max + 0.05 * span, f"{h.mean:.2f}", ha="center", va="bottom", fontsize=8.5)
+    axes.set_ylim(low - 1.15 * span, high + 0.16 * span)
+    axes.set_yticks([tick for tick in MaxNLocator(4).tick_values(low, high) if low <= tick <= high])
+    axes.set_ylabel("H", loc="top", rotation=0)
+
+
+def _name_columns(axes: Axes, names: Sequence[str]) -> None:
+    """All of them while there is room, upright or turned; of more, some."""
+    step = -(-len(names) // MOST_BARS)
+    shown = [short(name, 18) for name in names[::step]]
+    axes.set_xticks(range(0, len(names), step), shown, rotation=0 if sum(map(len, shown)) <= 80 else 90)
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.tick_params(axis="x", length=0)
 
 
 def _sizes(sites: Sequence[SiteRow]) -> Html:

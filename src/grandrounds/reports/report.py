@@ -17,6 +17,7 @@ from grandrounds.reports.sections import (
     by_site,
     config,
     figures,
+    how_tangled,
     lead,
     missing,
     unfinished,
@@ -36,9 +37,9 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
     return out
 
 
-def write_partition(sites: Sequence[SiteRow], title: str, out: Path) -> Path:
+def write_partition(sites: Sequence[SiteRow], left_out: Sequence[str], title: str, out: Path) -> Path:
     """The picture of who holds what, as a page of its own."""
-    body = join([tag("h1", text(title)), plots.holdings(sites)])
+    body = join([tag("h1", text(title)), tag("figure", plots.holdings(sites)), how_tangled(sites, left_out)])
     out.write_text(page("page.html", title, body, "page.css"), "utf-8")
     return out
 

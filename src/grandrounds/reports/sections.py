@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from statistics import median
 
+from grandrounds.data.partition import SiteRow
 from grandrounds.reports import plots
 from grandrounds.reports.markup import Html, join, table, tag
 from grandrounds.reports.runs import Run, Score
-from grandrounds.reports.wording import ABSENT, count, duration, listed, megabytes, plural, score
+from grandrounds.reports.wording import ABSENT, H_COLUMN, count, duration, listed, megabytes, plural, score, spread
 
 MOST_ROWS = 100
 
@@ -106,19 +108,37 @@ def by_site(run: Run) -> Html:
         f"the largest {count(max(sizes))}."
     )
     largest = sorted(sites, key=lambda site: -site.examples)[:MOST_ROWS] if len(sites) > MOST_ROWS else sites
+    by_entropy = any(site.entropy for site in sites)
     rows = [
         [
             site.name,
             ", ".join(f"{label} {count(n)}" for label, n in site.labels.items()),
             count(site.documents),
             count(site.examples),
+            *([spread(site.entropy)] if by_entropy else []),
         ]
         for site in largest
     ]
+    head = ["site", "labels", "documents", "examples", *([H_COLUMN] if by_entropy else [])]
     title = "The sites in numbers" + (f": the {MOST_ROWS} largest" if len(largest) < len(sites) else "")
-    numbers = tag("details", tag("summary", title), table(["site", "labels", "documents", "examples"], rows, 2))
+    numbers = tag("details", tag("summary", title), table(head, rows, 2))
     picture = tag("figure", plots.holdings(sites), tag("figcaption", _reading(len(sites))))
-    return join([tag("h2", "Who holds what"), tag("p", told), picture, numbers])
+    tangled = how_tangled(sites, run.result.left_out if run.result else ())
+    return join([tag("h2", "Who holds what"), tag("p", told), picture, tangled, numbers])
+
+
+def how_tangled(sites: Sequence[SiteRow], left_out: Sequence[str]) -> Html:
+    """Documents and structural entropy by site; empty where they were not dealt by it."""
+    if not any(site.entropy for site in sites):
+        return Html("")
+    told = [
+        "Documents were dealt by their structural entropy H, an interval a site.",
+        "Bars are documents, dots a site's mean H, lines the range from its plainest document to its most tangled.",
+    ]
+    if left_out:
+        told.append(f"An empty interval is left out: {listed(tuple(left_out))}.")
+    picture = plots.documents_and_entropy("Documents and structural entropy at each site", plots.Dealt(sites))
+    return tag("figure", picture, tag("figcaption", " ".join(told)))
 
 
 def missing(run: Run) -> Html:

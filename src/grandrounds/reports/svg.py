@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from grandrounds.reports.markup import Html, text
 from grandrounds.reports.wording import short
@@ -25,8 +26,8 @@ _VARIABLES = {c: f"var(--s{i}, {c})" for i, c in enumerate(SERIES)} | {
 }
 
 
-def svg(title: str, height: float, draw: Callable[[Axes], None]) -> Html:
-    """Draw on a figure of text width, and take from matplotlib's file the one element that a page needs."""
+def svg(title: str, height: float, *draws: Callable[[Axes], None]) -> Html:
+    """Draw on a figure of text width, panels from the top; of matplotlib's file take the element a page needs."""
     with matplotlib.rc_context(
         {
             "svg.fonttype": "none",
@@ -50,8 +51,9 @@ def svg(title: str, height: float, draw: Callable[[Axes], None]) -> Html:
             "lines.linewidth": 1.8,
         }
     ):
-        figure = Figure(figsize=(7.4, height), layout="constrained")
-        draw(figure.subplots())
+        figure = Figure(figsize=(7.4, height), layout=ConstrainedLayoutEngine(hspace=0.06))
+        for axes, draw in zip(figure.subplots(len(draws), squeeze=False)[:, 0], draws, strict=True):
+            draw(axes)
         out = io.StringIO()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     return _for_a_page(out.getvalue(), title)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from math import isnan
 
+from grandrounds.data.structural_entropy import Spread
+
 ABSENT = "–"
+H_COLUMN = "H: mean (range)"
 
 
 def score(value: float | None) -> str:
     return ABSENT if value is None or isnan(value) else f"{value:.3f}"
+
+
+def spread(h: Spread | None) -> str:
+    return ABSENT if h is None else f"{h.mean:.3f} ({h.min:.3f}–{h.max:.3f})"
 
 
 def count(number: int) -> str:
