@@ -64,10 +64,13 @@ def resolved(encoder: str, base: Path) -> str:
     return str((base / encoder).resolve()) if encoder != "tiny" and (base / encoder).is_dir() else encoder
 
 
-def find_encoder(name: str, task: Task, public: Sequence[str], folder: Path) -> Encoder:
+def find_encoder(
+    name: str, task: Task, public: Sequence[str], folder: Path, attention_dropout: float | None = None
+) -> Encoder:
     """`tiny` learns its word pieces once a run: workers and resumed runs find them in the run folder."""
     if name != "tiny":
-        return Encoder.find(name, task.markers)
+        found = Encoder.find(name, task.markers)
+        return found if attention_dropout is None else found.dropping_attention(attention_dropout)
     learnt, part = folder / "vocabulary", folder / ".vocabulary.part"
     if not learnt.exists():
         Encoder.find("tiny", task.markers, public).save(part)

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,15 @@ class Encoder:
         name = Path(self.name).name if Path(self.name).is_dir() else self.name
         (folder / "encoder_name").write_text(name + "\n")
 
+    def dropping_attention(self, share: float) -> Encoder:
+        """The same, but for how much of its attention is dropped out in training."""
+        config = copy.deepcopy(self.config)
+        named = [name for name in ("attention_probs_dropout_prob", "attention_dropout") if hasattr(config, name)]
+        if not named:
+            raise ConfigError(f"encoder '{self.name}' has no dropout of attention; leave out model.attention_dropout")
+        setattr(config, named[0], share)
+        return replace(self, config=config)
+
     def build(self) -> nn.Module:
         """The network, with room for every word piece of the tokenizer."""
         if self.weights is None:
@@ -101,7 +111,9 @@ class Encoder:
 
     def _pretrained(self, weights: str) -> nn.Module:
         try:
-            model: nn.Module = AutoModel.from_pretrained(weights, dtype=torch.float32)
+            model: nn.Module = AutoModel.from_pretrained(
+                weights, config=copy.deepcopy(self.config), dtype=torch.float32
+            )
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             why = str(error).partition("\n")[0]
             problem = f"the weights of encoder '{self.name}' can't be read; fetch them again ({why})"
