@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import Corpus, brat, conll, documents_json, pubtator, read
+from grandrounds.data.formats import Corpus, brat, conll, documents_json, pubtator_lines, read
 from grandrounds.data.formats.source import load
 from grandrounds.data.pairs import NOT_INCLUDE, PAIRS, candidate_pairs, listed_pairs
 
@@ -57,7 +57,7 @@ def test_pubtator_counts_and_the_same_bytes_again(name: str, documents: int, men
     assert sum(len(document.relations) for document in found) == relations
     assert all(document.sentence_of(mention) is not None for document in found for mention in document.mentions)
     notes: Counter[str] = Counter()
-    assert pubtator.render(found, notes) == load(DATA / name)
+    assert pubtator_lines.render(found, notes) == load(DATA / name)
     assert not notes
 
 

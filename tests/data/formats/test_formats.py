@@ -31,8 +31,8 @@ def test_unknown_formats_and_options_suggest_the_nearest(file: Path):
         read("pubtater", file)
     with pytest.raises(GrandRoundsError, match=r"unknown option of format 'conll' 'schema'; did you mean 'scheme'\?"):
         read("conll", file, schema="BIO")
-    with pytest.raises(GrandRoundsError, match="format 'pubtator' takes no options; remove 'scheme'"):
-        read("pubtator", file, scheme="BIO")
+    with pytest.raises(GrandRoundsError, match="format 'docred' takes no options; remove 'scheme'"):
+        read("docred", file, scheme="BIO")
     with pytest.raises(GrandRoundsError, match="option 'token_column' of format 'conll' must be of type int"):
         read("conll", file, token_column="first")
 
