@@ -23,6 +23,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_every_format_is_listed_under_its_name():
     assert set(FORMATS) >= {"pubtator", "brat", "conll", "biobert-tsv", "i2b2-2010", "docred", "eog", "json"}
+    assert "chemdisgene" in FORMATS
     assert all(name == format.name and format.description for name, format in FORMATS.items())
 
 
