@@ -21,7 +21,7 @@ COMMANDS = {
     "extract": ("Example: grandrounds extract", "--threshold"),
     "report": ("Example: grandrounds report", "--out"),
     "data check": ("Example: grandrounds data check", "--format"),
-    "data stats": ("FILES", "--format"),
+    "data stats": ("FILES", "--format", "--option"),
     "data convert": ("Example: grandrounds data convert", "--to"),
     "data partition": ("Example: grandrounds data partition", "--scheme"),
     "audit verify": ("A run folder, or an audit.jsonl.",),

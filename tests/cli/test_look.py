@@ -154,6 +154,17 @@ def test_data_check_counts_what_a_run_would_read(corpora: Path) -> None:
     assert person == "good: 60 documents, 60 sentences, 120 mentions, 120 entities, 30 relations\n"
 
 
+def test_data_commands_take_the_options_of_a_format(tmp_path: Path) -> None:
+    file = tmp_path / "chr.pubtator"
+    file.write_text("1|t|ab\n1\t0\t1\ta\tChemMet\tX:1|Y:1\n1\t1\t2\tb\tChemMet\tY:2\n1\tReact\tY:2\tX:1|Y:1\n")
+    wish = ("data", "check", file, "--format", "pubtator", "--json")
+    assert 'set the option joined = "same"' in run(*wish).complaint()
+    assert run(*wish, "--option", "joined=same").json()["relations"] == 1
+    assert run(*wish, "--option", "joined").complaint() == "--option takes KEY=VALUE: joined=same"
+    misspelt = run(*wish, "--option", "joint=same").complaint()
+    assert misspelt == "unknown option of format 'pubtator' 'joint'; did you mean 'joined'?"
+
+
 def test_data_stats_counts_by_type_and_by_attribute(corpora: Path) -> None:
     stats = run("data", "stats", corpora / "train.jsonl", "--json").json()
     assert stats["relation type"] == {"TeRP": 15, "TrIP": 15}

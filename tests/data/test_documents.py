@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from grandrounds.data.documents import Document, Entity, Mention, Relation, Span, entities_by_concept
+from grandrounds.data.documents import (
+    Document,
+    Entity,
+    Mention,
+    Relation,
+    Span,
+    entities_by_concept,
+    entities_by_synonyms,
+)
 from grandrounds.errors import DataError
 
 TEXT = "Aspirin helps. It caused bleeding."
@@ -81,3 +89,12 @@ def test_mentions_are_grouped_by_concept_and_composite_ones_belong_to_each():
         Entity("T3", "Drug", (2,)),
         Entity("T4", "Drug", (3,)),
     )
+
+
+def test_synonyms_join_mentions_through_chains_of_shared_ids():
+    concepts = ["A", "B|C", "D", "C|A", "-1", "E|F", None, "D"]
+    mentions = [Mention(i, i + 1, "X", f"T{i}", concept) for i, concept in enumerate(concepts)]
+    found = {entity.id: entity.mentions for entity in entities_by_synonyms(mentions)}
+    assert found == {"A|B|C": (0, 1, 3), "D": (2, 7), "T4": (4,), "E|F": (5,), "T6": (6,)}
+    joined = entities_by_synonyms(mentions, [("F", "G"), ("G", "D"), ("H", "-1"), ("-1", "E"), ("-1", "A")])
+    assert [(entity.id, entity.mentions) for entity in joined][:2] == [("A|B|C", (0, 1, 3)), ("D|E|F", (2, 5, 7))]

@@ -12,9 +12,17 @@ from pathlib import Path
 import pytest
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import Corpus, brat, conll, documents_json, pubtator, read
+from grandrounds.data.formats import Corpus, brat, chemdisgene, conll, documents_json, pubtator_lines, read
 from grandrounds.data.formats.source import load
-from grandrounds.data.pairs import NOT_INCLUDE, PAIRS, candidate_pairs, listed_pairs
+from grandrounds.data.pairs import (
+    NOT_INCLUDE,
+    PAIRS,
+    candidate_pairs,
+    convention,
+    listed_pairs,
+    related_types,
+    stated_types,
+)
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("GRANDROUNDS_DATA", ROOT.parent / "shared" / "data"))
@@ -27,10 +35,10 @@ pytestmark = [
 CDR = "cdr/pubtator/CDR_{}Set.PubTator.txt"
 
 
-def noted(format: str, name: str) -> Corpus:
+def noted(format: str, name: str, **options: str) -> Corpus:
     if not (DATA / name).exists():
         pytest.skip(f"{name} is not in the data folder")
-    return read(format, DATA / name)
+    return read(format, DATA / name, **options)
 
 
 def corpus(format: str, name: str) -> tuple[Document, ...]:
@@ -57,7 +65,7 @@ def test_pubtator_counts_and_the_same_bytes_again(name: str, documents: int, men
     assert sum(len(document.relations) for document in found) == relations
     assert all(document.sentence_of(mention) is not None for document in found for mention in document.mentions)
     notes: Counter[str] = Counter()
-    assert pubtator.render(found, notes) == load(DATA / name)
+    assert pubtator_lines.render(found, notes) == load(DATA / name)
     assert not notes
 
 
@@ -123,6 +131,65 @@ def test_eog_gives_the_pairs_of_cdr(part: str, related: int, unrelated: int, not
         assert set(candidate_pairs(ruled, {("Chemical", "Disease")})) == pairs
         assert all(document.sentence_of(mention) is not None for mention in document.mentions)
     assert (stated, unstated, left_out) == (related, unrelated, not_included)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "related", "unrelated", "not_included"),
+    [
+        ("Training", "train", 1038, 4202, 192),
+        ("Development", "dev", 1012, 4075, 174),
+        ("Test", "test", 1066, 4138, 201),
+    ],
+)
+def test_cdr_from_pubtator_with_a_list_of_hypernyms_has_the_pairs_of_eog(
+    name: str, part: str, related: int, unrelated: int, not_included: int, tmp_path: Path
+):
+    published = {document.id: document for document in noted("eog", f"cdr/eog/{part}_filter.data").documents}
+    rows = [(id, *pair) for id, document in published.items() for pair in listed_pairs(document, NOT_INCLUDE)]
+    (tmp_path / "list.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    found = noted("pubtator", CDR.format(name), not_include=str(tmp_path / "list.tsv"))
+    assert found.notes == {}
+    stated = unstated = 0
+    for document in found.documents:
+        pairs = candidate_pairs(document, convention("cdr").types)
+        assert set(pairs) == set(listed_pairs(published[document.id], PAIRS))
+        types = stated_types(document, pairs).values()
+        stated, unstated = stated + len([1 for t in types if t]), unstated + len([1 for t in types if not t])
+    assert (stated, unstated, len(rows)) == (related, unrelated, not_included)
+
+
+CURATED = "chemdisgene/curated/abstracts.txt.gz"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "documents", "relations", "notes"),
+    [
+        # Of the lines left out, one and two are about a gene with the number of a species, of which alone there is a
+        # mention (10090, 10116).
+        ("chemdisgene/dev_abstracts.txt.gz", {}, 1521, 3288, (3290, 1, 2)),
+        ("chemdisgene/test_abstracts.txt.gz", {}, 1939, 5115, (5116, 2, 1)),
+        (CURATED, {"relations": "approved_relns_ctd_v0.tsv.gz"}, 523, 1277, (0, 0, 0)),
+        (CURATED, {"relations": "approved_relns_*.tsv.gz"}, 523, 3126, (0, 0, 0)),
+    ],
+)
+def test_chemdisgene_counts(
+    name: str, options: dict[str, str], documents: int, relations: int, notes: tuple[int, int, int]
+):
+    found = noted("chemdisgene", name, **options)
+    kinds = (chemdisgene.TURNED, chemdisgene.NO_MENTION, chemdisgene.TWICE)
+    assert found.notes == {kind: count for kind, count in zip(kinds, notes, strict=True) if count}
+    assert len(found.documents) == documents
+    stated = [relation for document in found.documents for relation in document.relations]
+    assert len(stated) == relations
+    assert related_types(found.documents) == convention("chemdisgene").types
+
+
+def test_the_relations_of_both_parts_of_chemdisgene_have_the_same_names():
+    derived = noted("chemdisgene", "chemdisgene/test_abstracts.txt.gz").documents
+    curated = noted("chemdisgene", CURATED, relations="approved_relns_ctd_v0.tsv.gz").documents
+    names = [{relation.type for document in part for relation in document.relations} for part in (derived, curated)]
+    assert names[0] == names[1]
+    assert len(names[0]) == 14
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from grandrounds.data.partition import SCHEMES, SiteRow
 from grandrounds.data.partition import partition as deal
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, DataError, unknown
+from grandrounds.experiment.config import parse_override
 from grandrounds.federation.files import write_whole
 from grandrounds.reports.plots import Dealt, documents_and_entropy
 from grandrounds.reports.report import write_partition
@@ -32,23 +33,34 @@ Files = Annotated[
 ]
 FormatOption = Annotated[str, typer.Option("--format", help=f"{FORMAT_HELP} Or synthetic, without files.")]
 
+ReaderOptions = Annotated[
+    Optional[list[str]],
+    typer.Option("--option", help="An option of the format, as in data.options; may be repeated.", metavar="KEY=VALUE"),
+]
 
-def _read(files: list[Path] | None, format: str) -> Corpus:
+
+def _read(files: list[Path] | None, format: str, options: list[str] | None) -> Corpus:
     if not files and format != SYNTHETIC:
         raise ConfigError("name the files to read, or take --format synthetic")
+    for text in options or []:
+        if not text.partition("=")[1]:
+            raise ConfigError("--option takes KEY=VALUE: joined=same")
+    chosen = dict(parse_override(text) for text in options or [])
     notes: Counter[str] = Counter()
     with waiting("reading"):
-        documents = read_source(Source(format, files or [], {}), "train", notes)
+        documents = read_source(Source(format, files or [], chosen), "train", notes)
     return Corpus(documents, dict(notes))
 
 
 @app.command()
-def check(files: Files = None, format: FormatOption = "json", as_json: JsonOption = False) -> None:
+def check(
+    files: Files = None, format: FormatOption = "json", option: ReaderOptions = None, as_json: JsonOption = False
+) -> None:
     """Read files as a training run would and say what was found, and what was left out.
 
     Example: `grandrounds data check cdr/train.txt --format pubtator`
     """
-    corpus = _read(files, format)
+    corpus = _read(files, format, option)
     facts = _facts(corpus.documents)
     brief = {name: facts[name] for name in ("documents", "sentences", "mentions", "entities", "relations")}
     if as_json:
@@ -59,9 +71,11 @@ def check(files: Files = None, format: FormatOption = "json", as_json: JsonOptio
 
 
 @app.command()
-def stats(files: Files = None, format: FormatOption = "json", as_json: JsonOption = False) -> None:
+def stats(
+    files: Files = None, format: FormatOption = "json", option: ReaderOptions = None, as_json: JsonOption = False
+) -> None:
     """Count documents, mentions and relations by type, and the attributes that a partition may go by."""
-    corpus = _read(files, format)
+    corpus = _read(files, format, option)
     facts = _facts(corpus.documents)
     if as_json:
         show_json({**facts, "notes": dict(corpus.notes)})
@@ -84,6 +98,7 @@ def stats(files: Files = None, format: FormatOption = "json", as_json: JsonOptio
 def convert(
     files: Annotated[Optional[list[Path]], typer.Argument(help="Files or folders.", metavar="FILES")] = None,
     format: FormatOption = "json",
+    option: ReaderOptions = None,
     to: Annotated[str, typer.Option("--to", help="pubtator, brat, conll or json.")] = "json",
     out_path: Annotated[Path, typer.Option("--out", help="A file, or for brat a folder.")] = Path("converted.jsonl"),
 ) -> None:
@@ -91,7 +106,7 @@ def convert(
 
     Example: `grandrounds data convert cdr/train.txt --format pubtator --to brat --out cdr-brat`
     """
-    corpus = _read(files, format)
+    corpus = _read(files, format, option)
     show_notes(corpus.notes)
     show_notes(write(to, corpus.documents, out_path))
     out.print(f"{len(corpus.documents)} documents in {out_path}", soft_wrap=True)
@@ -101,6 +116,7 @@ def convert(
 def partition(
     files: Files = None,
     format: FormatOption = "json",
+    option: ReaderOptions = None,
     scheme: Annotated[str, typer.Option(help=f"How to deal: {', '.join(SCHEMES)}.")] = "iid",
     sites: Annotated[Optional[int], typer.Option(help="How many sites.", min=1)] = None,
     by: Annotated[Optional[str], typer.Option(help="With --scheme by: hospital, patient, specialty ...")] = None,
@@ -129,7 +145,7 @@ def partition(
             raise ConfigError(unknown(what, name, known))
     if plot is not None and plot.suffix != ".svg":
         raise ConfigError(f"--plot writes SVG; name a file that ends in .svg, not '{plot.name}'")
-    corpus = _read(files, format)
+    corpus = _read(files, format, option)
     made = TASKS[task].of(TASKS[task].Options(), corpus.documents)
     examples, left = made.examples(corpus.documents)
     if not examples:

@@ -7,7 +7,7 @@ relation extraction pairs of entities; every prediction points back to character
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -141,7 +141,11 @@ class Document:
         return {entity.id: entity for entity in self.entities}
 
 
-def entities_by_concept(mentions: Sequence[Mention], missing: Iterable[str] = ("-1", "-", "")) -> tuple[Entity, ...]:
+NO_CONCEPT = ("-1", "-", "")
+"""What sources write where a mention has been looked up and has no concept."""
+
+
+def entities_by_concept(mentions: Sequence[Mention], missing: Iterable[str] = NO_CONCEPT) -> tuple[Entity, ...]:
     """Group mentions by concept; a mention of several concepts belongs to each, one without is on its own."""
     groups: dict[str, list[int]] = {}
     absent = set(missing)
@@ -156,6 +160,27 @@ def owned(document: Document) -> Document:
     inside = {m for entity in document.entities for m in entity.mentions}
     alone = tuple(Entity(m.id, m.type, (i,)) for i, m in enumerate(document.mentions) if i not in inside)
     return replace(document, entities=(*document.entities, *alone)) if alone else document
+
+
+def entities_by_synonyms(mentions: Sequence[Mention], same: Iterable[Collection[str]] = ()) -> tuple[Entity, ...]:
+    """Group mentions where the ids of one name the same thing: those that share an id are one entity.
+
+    So are those whose ids are in one collection of `same`. Its id is all of its mentions' ids, joined by '|'.
+    """
+    named = [dict.fromkeys(_concepts(mention, set(NO_CONCEPT))) for mention in mentions]
+    groups: list[tuple[set[str], list[int]]] = []
+    for names, held in (
+        *((set(ids) - set(NO_CONCEPT), []) for ids in same),
+        *((ids, [index]) for index, ids in enumerate(named)),
+    ):
+        touched = [group for group in groups if not group[0].isdisjoint(names)]
+        groups = [group for group in groups if group[0].isdisjoint(names)]
+        groups.append((set(names).union(*(g[0] for g in touched)), held + [m for g in touched for m in g[1]]))
+    entities = []
+    for members in sorted(sorted(held) for _, held in groups if held):
+        ids = dict.fromkeys(id for member in members for id in named[member])
+        entities.append(Entity("|".join(ids), mentions[members[0]].type, tuple(members)))
+    return tuple(entities)
 
 
 def _concepts(mention: Mention, missing: set[str]) -> Iterator[str]:

@@ -8,26 +8,86 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
-from grandrounds.data.documents import Document
-from grandrounds.errors import DataError
+from grandrounds.data.documents import NO_CONCEPT, Document, Entity
+from grandrounds.errors import DataError, GrandRoundsError, unknown
 
 PAIRS, NOT_INCLUDE = "pairs", "not_include"
 Pair = tuple[str, str]
 """Head and tail: two ids of entities, or two types."""
 
 
-def candidate_pairs(document: Document, types: Collection[Pair]) -> tuple[Pair, ...]:
-    """The pairs listed; else every ordered pair of two entities of these types but for those not included."""
+@dataclass(frozen=True)
+class Convention:
+    """Which pairs the papers on a corpus ask about."""
+
+    types: frozenset[Pair] | None
+    """Of head and tail; None for any."""
+    ordered: bool = True
+    """Whether (a, b) and (b, a) are two questions, where the types allow both."""
+
+
+CONVENTIONS = {
+    "cdr": Convention(frozenset({("Chemical", "Disease")})),
+    "gda": Convention(frozenset({("Gene", "Disease")})),
+    # A reaction has no direction. The corpus itself calls its chemicals and metabolites ChemMet.
+    "chr": Convention(frozenset({("ChemMet", "ChemMet"), ("Chemical", "Chemical")}), ordered=False),
+    "chemdisgene": Convention(frozenset({("Chemical", "Disease"), ("Chemical", "Gene"), ("Gene", "Disease")})),
+    "docred": Convention(None),
+}
+
+
+def convention(corpus: str) -> Convention:
+    """That of a corpus, by its name in small letters."""
+    if corpus not in CONVENTIONS:
+        raise GrandRoundsError(unknown("corpus", corpus, CONVENTIONS))
+    return CONVENTIONS[corpus]
+
+
+def candidate_pairs(document: Document, types: Collection[Pair] | None, *, ordered: bool = True) -> tuple[Pair, ...]:
+    """The pairs listed; else every pair of two entities of these types (None: of any) but for those not included.
+
+    Entities whose mentions were looked up in vain are in no pair, as EOG has it. Where pairs are not `ordered`, of
+    (a, b) and (b, a) only that one whose head is mentioned first.
+    """
     if PAIRS in document.attributes:
         return listed_pairs(document, PAIRS)
     left_out = set(listed_pairs(document, NOT_INCLUDE))
-    return tuple(
-        (head.id, tail.id)
-        for head in document.entities
-        for tail in document.entities
-        if head is not tail and (head.type, tail.type) in types and (head.id, tail.id) not in left_out
-    )
+    entities = [entity for entity in document.entities if _has_concept(document, entity)]
+    if not ordered:
+        left_out |= {(tail, head) for head, tail in left_out}
+        entities.sort(key=lambda entity: min(document.mentions[m].start for m in entity.mentions))
+    found: dict[Pair, None] = {}
+    for head in entities:
+        for tail in entities:
+            pair = (head.id, tail.id)
+            if head is tail or pair in left_out or not (types is None or (head.type, tail.type) in types):
+                continue
+            if ordered or pair[::-1] not in found:
+                found[pair] = None
+    return tuple(found)
+
+
+def stated_types(document: Document, pairs: Iterable[Pair], *, ordered: bool = True) -> dict[Pair, tuple[str, ...]]:
+    """The types of the relations between head and tail of each pair, none where they are unrelated.
+
+    Where pairs are not `ordered`, a relation (b, a) is also one of (a, b), unless (b, a) is a pair as well.
+    """
+    found: dict[Pair, dict[str, None]] = {pair: {} for pair in pairs}
+    for relation in document.relations:
+        pair = (relation.head, relation.tail)
+        if not ordered and pair not in found:
+            pair = pair[::-1]
+        if pair in found:
+            found[pair][relation.type] = None
+    return {pair: tuple(types) for pair, types in found.items()}
+
+
+def _has_concept(document: Document, entity: Entity) -> bool:
+    """Whether some mention has one, or was never looked up (None)."""
+    concepts = [document.mentions[mention].concept for mention in entity.mentions]
+    return any(concept is None or not set(concept.split("|")) <= set(NO_CONCEPT) for concept in concepts)
 
 
 def related_types(documents: Iterable[Document]) -> frozenset[Pair]:

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from grandrounds.data.documents import Document, Relation, owned
 from grandrounds.data.formats import documents_json
-from grandrounds.data.pairs import Pair, candidate_pairs, related_types
+from grandrounds.data.pairs import Convention, Pair, candidate_pairs, convention, related_types, stated_types
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.relation_f1 import best_threshold, pair_counts, pair_score
 from grandrounds.models.encoder import Encoder
@@ -50,8 +50,9 @@ class DocumentREOptions(BaseModel):
     """Word pieces that the encoder reads at once, at most as many as it can; longer documents take several windows."""
     labels: list[str] | None = None
     """Relation types; by default those of the corpora."""
-    pairs: list[tuple[str, str]] | Literal["related", "all"] = "related"
-    """(head type, tail type) that a relation may join: these, those between which the corpora have one, or all."""
+    pairs: list[tuple[str, str]] | Literal["related", "cdr", "gda", "chr", "chemdisgene", "docred"] = "related"
+    """(head type, tail type) that a relation may join: these, those between which the corpora have one, or what papers
+    on a corpus ask about. `docred` is every ordered pair, `chr` every pair of chemicals in one order."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class DocumentRE(Task):
     def __init__(self, options: DocumentREOptions, relations: Sequence[str], pairs: Collection[Pair]) -> None:
         self.options = options
         self.relations = tuple(relations)
-        self.pairs = frozenset(pairs)
+        self.asked = _convention(options.pairs, pairs)
         self._ids = {relation: i for i, relation in enumerate(self.relations)}
 
     @classmethod
@@ -92,15 +93,18 @@ class DocumentRE(Task):
             raise DataError("the corpora hold no relation; document_re needs relations to learn from")
         if NONE in relations:
             raise ConfigError(f"'{NONE}' is the absence of a relation and can't be a relation type; rename it")
-        pairs = related_types(documents) if options.pairs == "related" else options.pairs
-        return cls(options, relations, () if pairs == "all" else cast("Collection[Pair]", pairs))
+        return cls(options, relations, related_types(documents) if options.pairs == "related" else ())
 
     @property
     def labels(self) -> Sequence[str]:
         return (NONE, *self.relations)
 
     def schema(self) -> dict[str, Any]:
-        return {"options": self.options.model_dump(), "relations": self.relations, "pairs": sorted(self.pairs)}
+        return {
+            "options": self.options.model_dump(),
+            "relations": self.relations,
+            "pairs": sorted(self.asked.types or ()),
+        }
 
     @classmethod
     def restore(cls, schema: Mapping[str, Any]) -> Self:
@@ -114,37 +118,31 @@ class DocumentRE(Task):
         notes: dict[str, int] = {}
         for index, document in enumerate(documents):
             document = owned(document)
-            gold = self._gold(document)
-            pairs = candidate_pairs(document, self._types(document))
-            outside = len(gold.keys() - set(pairs))
+            types, ordered = self.asked.types, self.asked.ordered
+            pairs = candidate_pairs(document, types, ordered=ordered)
+            gold = stated_types(document, pairs, ordered=ordered)
+            outside = len({(r.type, r.head, r.tail) for r in document.relations}) - sum(
+                len(held) for held in gold.values()
+            )
             if outside:
                 notes[OUTSIDE] = notes.get(OUTSIDE, 0) + outside
             if not pairs:
                 notes[NO_PAIR] = notes.get(NO_PAIR, 0) + 1
                 continue
-            answers = tuple(frozenset(gold.get(pair, ())) for pair in pairs)
+            answers = tuple(frozenset(self._id(type) for type in gold[pair]) for pair in pairs)
             stated = [relation for answer in answers for relation in answer]
             commonest = max(sorted(set(stated)), key=stated.count, default=None)
             label = NONE if commonest is None else self.relations[commonest]
             examples.append(DocumentExample(index, 0, label, document, pairs, answers))
         return examples, notes
 
-    def _types(self, document: Document) -> Collection[Pair]:
-        if self.options.pairs != "all":
-            return self.pairs
-        types = {entity.type for entity in document.entities}
-        return {(head, tail) for head in types for tail in types}
-
-    def _gold(self, document: Document) -> dict[Pair, set[int]]:
-        gold: dict[Pair, set[int]] = {}
-        for relation in document.relations:
-            if relation.type not in self._ids:
-                raise DataError(
-                    f"relation type '{relation.type}' is not in the label set ({', '.join(self.relations)}); "
-                    "name it in task.labels, or take it out of the corpus"
-                )
-            gold.setdefault((relation.head, relation.tail), set()).add(self._ids[relation.type])
-        return gold
+    def _id(self, type: str) -> int:
+        if type not in self._ids:
+            raise DataError(
+                f"relation type '{type}' is not in the label set ({', '.join(self.relations)}); "
+                "name it in task.labels, or take it out of the corpus"
+            )
+        return self._ids[type]
 
     def knowing(self, examples: Sequence[DocumentExample], training: Iterable[Document]) -> list[DocumentExample]:
         """A fact of the training data is a relation between two names (DocRED's Ign-F1)."""
@@ -152,7 +150,7 @@ class DocumentRE(Task):
         for document in training:
             for relation in document.relations:
                 for names in _names(document, (relation.head, relation.tail)):
-                    facts.setdefault(names, set()).add(self._ids[relation.type])
+                    facts.setdefault(names, set()).add(self._id(relation.type))
         known = []
         for example in examples:
             seen = (
@@ -251,6 +249,12 @@ class DocumentRE(Task):
             for r in np.flatnonzero((row > 0.5) & (row >= threshold)).tolist()
         ]
         return replace(example.source, relations=tuple(found))
+
+
+def _convention(chosen: list[Pair] | str, related: Collection[Pair]) -> Convention:
+    if isinstance(chosen, str):
+        return Convention(frozenset(related)) if chosen == "related" else convention(chosen)
+    return Convention(frozenset(chosen))
 
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_every_format_is_listed_under_its_name():
     assert set(FORMATS) >= {"pubtator", "brat", "conll", "biobert-tsv", "i2b2-2010", "docred", "eog", "json"}
+    assert "chemdisgene" in FORMATS
     assert all(name == format.name and format.description for name, format in FORMATS.items())
 
 
@@ -31,8 +32,8 @@ def test_unknown_formats_and_options_suggest_the_nearest(file: Path):
         read("pubtater", file)
     with pytest.raises(GrandRoundsError, match=r"unknown option of format 'conll' 'schema'; did you mean 'scheme'\?"):
         read("conll", file, schema="BIO")
-    with pytest.raises(GrandRoundsError, match="format 'pubtator' takes no options; remove 'scheme'"):
-        read("pubtator", file, scheme="BIO")
+    with pytest.raises(GrandRoundsError, match="format 'docred' takes no options; remove 'scheme'"):
+        read("docred", file, scheme="BIO")
     with pytest.raises(GrandRoundsError, match="option 'token_column' of format 'conll' must be of type int"):
         read("conll", file, token_column="first")
 

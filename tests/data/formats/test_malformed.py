@@ -13,12 +13,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import biobert_tsv, brat, conll, docred, documents_json, eog, i2b2_2010, pubtator
+from grandrounds.data.formats import (
+    biobert_tsv,
+    brat,
+    chemdisgene,
+    conll,
+    docred,
+    documents_json,
+    eog,
+    i2b2_2010,
+    pair_lists,
+    pubtator,
+)
 from grandrounds.data.formats.source import Notes, decode
 from grandrounds.data.pairs import listed_pairs
 from grandrounds.errors import DataError
 
-EACH = 1_300  # eight formats: 10,400 files
+EACH = 1_300  # nine formats, PubTator twice and a list of pairs: 14,300 files
 PATH = Path("a.txt")
 PRIVATE = re.compile("Xenomab|grumpitis|Quuxoline|PMC4711", re.IGNORECASE)
 
@@ -35,6 +46,19 @@ PUBTATOR = (
     "12|t|Quuxoline\n"
     "12\t0\t9\tQuuxoline\tChemical\n"
     "\n"
+)
+CHR = (
+    "PMC4711|t|Xenomab and grumpitis\n"
+    "PMC4711\t0\t7\tXenomab\tChemMet\tHMDB:1|CHEBI:1\n"
+    "PMC4711\t12\t21\tgrumpitis\tChemMet\tCHEBI:2\n"
+    "PMC4711\tReact\tCHEBI:1\tCHEBI:2\n"
+    "PMC4711\tReact\tCHEBI:2\tHMDB:1|CHEBI:1\n"
+)
+LIST = "PMC4711\tD1\tD2\nPMC4711\tD1\tD3\n12\tT1\tT1\n13\tD1\tD2\n"
+CTD = (
+    "PMC4711\tchem_disease:therapeutic\tD2\tD1\n"
+    "PMC4711\tchem_disease:marker/mechanism\tD1\tD3\n"
+    "12\tchem^gene:increases-expression\tD1\t7\n"
 )
 TEXT = "Xenomab caused acute and\nlate grumpitis. Quuxoline was stopped.\n"
 ANN = (
@@ -202,6 +226,38 @@ def test_pubtator_has_a_place_for_every_line(files):
         (content,), documents, _ = done
         parts = [1 + ("\n" in d.text) + len(d.mentions) + len(d.relations) for d in documents]
         assert len(filled(content)) == sum(parts)
+
+
+@many(CHR)
+def test_chr_has_a_place_for_every_line(files):
+    if done := attempt(files, lambda content, notes: list(pubtator.parse(content, PATH, notes, joined="same"))):
+        (content,), documents, notes = done
+        parts = [1 + ("\n" in d.text) + len(d.mentions) + len(d.relations) for d in documents]
+        assert len(filled(content)) == sum(parts) + sum(notes.values())
+
+
+@many(LIST)
+def test_a_list_of_pairs_has_a_place_for_every_line(files):
+    def parse(content: str, notes: Notes) -> list[Document]:
+        return list(pair_lists.leave_out(pubtator.parse(PUBTATOR, PATH), content, PATH, notes))
+
+    if done := attempt(files, parse):
+        (content,), documents, notes = done
+        kept = {(document.id, *pair) for document in documents for pair in listed_pairs(document, "not_include")}
+        told = [line for line in filled(content) if tuple(line.removesuffix("\r").split("\t")) not in kept]
+        assert sum(notes.values()) == len(told)
+
+
+@many(PUBTATOR.replace("PMC4711\tCID\tD1\tD2\nPMC4711\tCID\tD1\tD3\n", ""), CTD)
+def test_chemdisgene_has_a_place_for_every_relation(files):
+    def parse(abstracts: str, relations: str, notes: Notes) -> list[Document]:
+        return list(chemdisgene.parse(abstracts, PATH, {PATH: relations}, notes))
+
+    if done := attempt(files, parse):
+        (abstracts, relations), documents, notes = done
+        if len({document.id for document in documents}) == len(documents) and "CID" not in abstracts:
+            told = sum(notes.values()) - notes[chemdisgene.TURNED]
+            assert len(filled(relations)) == sum(len(document.relations) for document in documents) + told
 
 
 @many(TEXT, ANN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import read, write
-from grandrounds.data.formats.pubtator import parse, render
-from grandrounds.errors import DataError
+from grandrounds.data.formats.pubtator import parse
+from grandrounds.data.formats.pubtator_lines import render
+from grandrounds.errors import DataError, GrandRoundsError
 
 FILE = (
     "10|t|Aspirin and renal toxicity\n"
@@ -102,6 +104,64 @@ def test_documents_of_other_sources_keep_entities_and_relations():
         "concepts replaced by the ids of entities, which relations refer to": 1,
         "relations between mentions, written between their entities": 1,
     }
+
+
+# CHR: chemicals and metabolites, by the ids of one database or of two for the same thing.
+CHR = (
+    "20|t|Glucose and phosphate\n"
+    "20|a|Sugar with Pi and ATP. Water.\n"
+    "20\t0\t7\tGlucose\tChemMet\tCHEBI:17234\n"
+    "20\t12\t21\tphosphate\tChemMet\tHMDB:HMDB01429|CHEBI:18367\n"
+    "20\t22\t27\tSugar\tChemMet\tHMDB:HMDB00122\n"
+    "20\t33\t35\tPi\tChemMet\tCHEBI:18367\n"
+    "20\t40\t43\tATP\tChemMet\tCHEBI:15422\n"
+    "20\t45\t50\tWater\tChemMet\t-1\n"
+    "20\tReact\tHMDB:HMDB01429|CHEBI:18367\tHMDB:HMDB00122|CHEBI:17234\n"
+    "20\tReact\tCHEBI:15422\tHMDB:HMDB01429\n"
+    "20\tReact\tCHEBI:15422\tCHEBI:18367\n"
+    "20\tReact\tCHEBI:15422\tCHEBI:99999\n"
+    "20\tReact\tCHEBI:18367\tHMDB:HMDB01429\n"
+    "\n"
+)
+PHOSPHATE, GLUCOSE = "HMDB:HMDB01429|CHEBI:18367", "CHEBI:17234|HMDB:HMDB00122"
+
+
+def test_in_chr_joined_ids_are_of_one_chemical_and_a_relation_may_name_any_of_them(tmp_path: Path):
+    path = tmp_path / "train.pubtator"
+    path.write_text(CHR)
+    corpus = read("pubtator", path, joined="same")
+    (document,) = corpus.documents
+    assert [(entity.id, entity.mentions) for entity in document.entities] == [
+        (GLUCOSE, (0, 2)),  # only a relation says that these two ids are of one thing
+        (PHOSPHATE, (1, 3)),
+        ("CHEBI:15422", (4,)),
+        ("T6", (5,)),
+    ]
+    assert document.relations == (Relation("React", PHOSPHATE, GLUCOSE), Relation("React", "CHEBI:15422", PHOSPHATE))
+    assert corpus.notes == {
+        "relations with a concept that no mention has, left out": 1,
+        "relations of a concept with itself, left out": 1,
+        "relations given twice, of which the first was kept": 1,
+    }
+
+
+def test_chr_is_gzipped_or_not_and_can_be_written_again(tmp_path: Path):
+    packed, again = tmp_path / "train.pubtator.gz", tmp_path / "again.pubtator"
+    packed.write_bytes(gzip.compress(CHR.encode()))
+    (document,) = read("pubtator", packed, joined="same").documents
+    write("pubtator", [document], again)
+    (other,) = read("pubtator", again, joined="same").documents
+    assert [entity.mentions for entity in other.entities] == [entity.mentions for entity in document.entities]
+    assert other.relations == document.relations
+
+
+def test_chr_read_as_cdr_is_told_of_the_option(tmp_path: Path):
+    with pytest.raises(DataError, match=r'^a\.txt:9: .* of the same concept, set the option joined = "same"$'):
+        documents(CHR)
+    path = tmp_path / "train.pubtator"
+    path.write_text(CHR)
+    with pytest.raises(GrandRoundsError, match=r"unknown way of joining 'sane'; did you mean 'same'\?"):
+        read("pubtator", path, joined="sane")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import get_type_hints
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import biobert_tsv, brat, conll, docred, documents_json, eog, i2b2_2010, pubtator
+from grandrounds.data.formats import (
+    biobert_tsv,
+    brat,
+    chemdisgene,
+    conll,
+    docred,
+    documents_json,
+    eog,
+    i2b2_2010,
+    pubtator,
+)
 from grandrounds.data.formats.source import Corpus, Format, Notes
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
@@ -18,7 +28,7 @@ __all__ = ["FORMATS", "Corpus", "Format", "read", "write"]
 
 FORMATS: dict[str, Format] = {
     module.FORMAT.name: module.FORMAT
-    for module in (pubtator, brat, conll, biobert_tsv, i2b2_2010, docred, eog, documents_json)
+    for module in (pubtator, chemdisgene, brat, conll, biobert_tsv, i2b2_2010, docred, eog, documents_json)
 }
 
 AnyPath = str | PathLike[str]

@@ -9,33 +9,58 @@ The text is title, one newline, abstract, which is what the offsets count. A men
 has them joined by '|' (CDR) or ';' (PubTator Central) and may have a seventh column with the part of
 each. Mentions with the same concept are one entity; '-1', '-' and an empty id are no concept. A fifth
 column of a relation is BioRED's novelty.
+
+CHR (Sahu et al., ACL 2019) joins by '|' the ids that databases give to one chemical, in relations too
+(HMDB:HMDB01429|CHEBI:18367): the option joined = "same". Entities are then known by any of their ids.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from grandrounds.data.documents import Document, Mention, Relation, Span, entities_by_concept
+from grandrounds.data.documents import (
+    Document,
+    Entity,
+    Mention,
+    Relation,
+    Span,
+    entities_by_concept,
+    entities_by_synonyms,
+)
+from grandrounds.data.formats.pair_lists import leave_out
+from grandrounds.data.formats.pubtator_lines import render
 from grandrounds.data.formats.source import Format, Notes, lines, load, mismatch, number, save
 from grandrounds.data.sentences import split_sentences
-from grandrounds.errors import DataError
+from grandrounds.errors import DataError, GrandRoundsError, unknown
 
 _TEXT_LINE = re.compile(r"([^|\t]+)\|([ta])\|(.*)", re.DOTALL)
 
+JOINED = ("several", "same")
+"""Whether ids joined by '|' are several concepts or the same one."""
 
-def read(path: Path, notes: Notes) -> Iterator[Document]:
-    yield from parse(load(path), path)
+
+def read(path: Path, notes: Notes, *, joined: str = "several", not_include: str = "") -> Iterator[Document]:
+    """The file's documents, without the pairs of the list `not_include` (a path, from the file's folder)."""
+    if joined not in JOINED:
+        raise GrandRoundsError(unknown("way of joining", joined, JOINED))
+    documents = parse(load(path), path, notes, joined=joined)
+    if not_include:
+        listed = path.parent / not_include
+        documents = leave_out(documents, load(listed), listed, notes)
+    yield from documents
 
 
 def write(documents: Sequence[Document], path: Path, notes: Notes) -> None:
     save(render(documents, notes), path)
 
 
-def parse(content: str, path: Path) -> Iterator[Document]:
+def parse(content: str, path: Path, notes: Notes | None = None, *, joined: str = "several") -> Iterator[Document]:
     """The documents of a file's content; `path` is for messages."""
+    notes = Counter() if notes is None else notes
     block: _Block | None = None
     number_of_line = 0
     try:
@@ -43,7 +68,7 @@ def parse(content: str, path: Path) -> Iterator[Document]:
             found = _TEXT_LINE.fullmatch(line)
             if found and found.group(2) == "t":
                 if block:
-                    yield block.document(path)
+                    yield block.document(path, joined, notes)
                 block = _Block(found.group(1), number_of_line, found.group(3))
             elif line.strip():
                 if block is None:
@@ -55,7 +80,7 @@ def parse(content: str, path: Path) -> Iterator[Document]:
     except DataError as error:
         raise error if error.path else error.at(path, number_of_line) from None
     if block:
-        yield block.document(path)
+        yield block.document(path, joined, notes)
 
 
 @dataclass
@@ -110,93 +135,50 @@ class _Block:
             attributes["parts"] = columns[6]
         return Mention(start, end, columns[4], f"T{len(self.mentions) + 1}", concept, attributes=attributes)
 
-    def document(self, path: Path) -> Document:
-        entities = entities_by_concept(self.mentions)
-        known = {entity.id for entity in entities}
-        for relation, line in self.relations:
-            if relation.head not in known or relation.tail not in known:
-                problem = "a relation with a concept that no mention has; add the mention or remove the line"
-                raise DataError(problem, path=path, line=line)
+    def document(self, path: Path, joined: str, notes: Notes) -> Document:
+        if joined == "same":
+            entities, relations = self._by_synonyms(notes)
+        else:
+            entities, relations = self._by_concept(path)
         # A title ends a sentence whether it has a full stop or not.
         spans = [Span(mention.start, mention.end) for mention in self.mentions]
         sentences = split_sentences(self.text, spans, breaks="line")
-        relations = tuple(relation for relation, _ in self.relations)
         try:
             return Document(self.id, self.text, sentences, tuple(self.mentions), entities, relations)
         except DataError as error:
             raise error.at(path, self.line) from None
 
+    def _by_concept(self, path: Path) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
+        entities = entities_by_concept(self.mentions)
+        known = {entity.id for entity in entities}
+        for relation, line in self.relations:
+            for end in {relation.head, relation.tail} - known:
+                problem = "a relation with a concept that no mention has; add the mention or remove the line"
+                if "|" in end:
+                    problem += "; if ids joined by '|' are of the same concept, set the option joined = \"same\""
+                raise DataError(problem, path=path, line=line)
+        return entities, tuple(relation for relation, _ in self.relations)
 
-def render(documents: Iterable[Document], notes: Notes) -> str:
-    """The content of a PubTator file."""
-    return "".join("".join(f"{line}\n" for line in _lines(document, notes)) + "\n" for document in documents)
-
-
-def _lines(document: Document, notes: Notes) -> Iterator[str]:
-    id = re.sub(r"[|\t\n\r]", "_", document.id) or "_"
-    if id != document.id:
-        notes["document ids changed, which PubTator could not hold"] += 1
-    title, newline, abstract = document.text.partition("\n")
-    text = _flat(title, notes) + newline + _flat(abstract, notes)
-    title, newline, abstract = text.partition("\n")
-    yield f"{id}|t|{title}"
-    if newline:
-        yield f"{id}|a|{abstract}"
-    concepts = _concepts(document, notes)
-    for index, mention in enumerate(document.mentions):
-        if mention.fragments:
-            notes["discontinuous mentions, written with all between their pieces"] += 1
-        surface = text[mention.start : mention.end].replace("\n", " ")
-        columns = [id, str(mention.start), str(mention.end), surface, _flat(mention.type, notes)]
-        if concepts[index] is not None:
-            columns.append(_flat(concepts[index] or "", notes))
-            if "parts" in mention.attributes:
-                columns.append(_flat(mention.attributes["parts"], notes))
-        _count_left_out(mention.attributes, {"parts", "separator"}, notes)
-        yield "\t".join(columns)
-    for relation in document.relations:
-        if relation.mentions:
-            notes["relations between mentions, written between their entities"] += 1
-        _count_left_out(relation.attributes, {"novelty"}, notes)
-        columns = [relation.type, relation.head, relation.tail]
-        if "novelty" in relation.attributes:
-            columns.append(relation.attributes["novelty"])
-        yield "\t".join([id, *(_flat(column, notes) for column in columns)])
-
-
-def _concepts(document: Document, notes: Notes) -> list[str | None]:
-    """The concept column of each mention: as read if that gives the same entities again, else entity ids."""
-    named = {c for mention in document.mentions for c in (mention.concept or "").split("|")}
-    ends = {end for relation in document.relations for end in (relation.head, relation.tail)}
-    if ends <= named and document.entities in ((), entities_by_concept(document.mentions)):
-        return [_joined(mention) for mention in document.mentions]
-    owners: list[list[str]] = [[] for _ in document.mentions]
-    for entity in document.entities:
-        for index in entity.mentions:
-            owners[index].append(entity.id)
-    lost = sum(1 for mention in document.mentions if mention.concept)
-    if lost:
-        notes["concepts replaced by the ids of entities, which relations refer to"] += lost
-    return ["|".join(ids) or "-1" for ids in owners]
-
-
-def _joined(mention: Mention) -> str | None:
-    separator = mention.attributes.get("separator", "|")
-    return None if mention.concept is None else mention.concept.replace("|", separator)
-
-
-def _flat(text: str, notes: Notes) -> str:
-    """The text with each tab and line end as a space, so that columns and offsets hold."""
-    flat, count = re.subn(r"[\t\n\r]", " ", text)
-    if count:
-        notes["line ends and tabs, written as spaces"] += count
-    return flat
-
-
-def _count_left_out(attributes: Mapping[str, str], carried: set[str], notes: Notes) -> None:
-    left_out = len(attributes.keys() - carried)
-    if left_out:
-        notes["attributes of mentions or relations left out"] += left_out
+    def _by_synonyms(self, notes: Notes) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
+        """What can't be placed is counted: no one can mend a corpus that was made from databases."""
+        ends = [end.split("|") for relation, _ in self.relations for end in (relation.head, relation.tail)]
+        entities = entities_by_synonyms(self.mentions, ends)
+        owners = {id: entity.id for entity in entities for id in entity.id.split("|")}
+        found: dict[tuple[str, str, str], Relation] = {}
+        for relation, _ in self.relations:
+            head, tail = (
+                next((owners[id] for id in end.split("|") if id in owners), None)
+                for end in (relation.head, relation.tail)
+            )
+            if head is None or tail is None:
+                notes["relations with a concept that no mention has, left out"] += 1
+            elif head == tail:
+                notes["relations of a concept with itself, left out"] += 1
+            elif (relation.type, head, tail) in found:
+                notes["relations given twice, of which the first was kept"] += 1
+            else:
+                found[relation.type, head, tail] = replace(relation, head=head, tail=tail)
+        return entities, tuple(found.values())
 
 
 FORMAT = Format(

@@ -1,0 +1,81 @@
+"""Documents as the lines of a PubTator file; `grandrounds.data.formats.pubtator` says what they mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from grandrounds.data.documents import Document, Mention, entities_by_concept
+from grandrounds.data.formats.source import Notes
+
+
+def render(documents: Iterable[Document], notes: Notes) -> str:
+    """The content of a PubTator file."""
+    return "".join("".join(f"{line}\n" for line in _lines(document, notes)) + "\n" for document in documents)
+
+
+def _lines(document: Document, notes: Notes) -> Iterator[str]:
+    id = re.sub(r"[|\t\n\r]", "_", document.id) or "_"
+    if id != document.id:
+        notes["document ids changed, which PubTator could not hold"] += 1
+    title, newline, abstract = document.text.partition("\n")
+    text = _flat(title, notes) + newline + _flat(abstract, notes)
+    title, newline, abstract = text.partition("\n")
+    yield f"{id}|t|{title}"
+    if newline:
+        yield f"{id}|a|{abstract}"
+    concepts = _concepts(document, notes)
+    for index, mention in enumerate(document.mentions):
+        if mention.fragments:
+            notes["discontinuous mentions, written with all between their pieces"] += 1
+        surface = text[mention.start : mention.end].replace("\n", " ")
+        columns = [id, str(mention.start), str(mention.end), surface, _flat(mention.type, notes)]
+        if concepts[index] is not None:
+            columns.append(_flat(concepts[index] or "", notes))
+            if "parts" in mention.attributes:
+                columns.append(_flat(mention.attributes["parts"], notes))
+        _count_left_out(mention.attributes, {"parts", "separator"}, notes)
+        yield "\t".join(columns)
+    for relation in document.relations:
+        if relation.mentions:
+            notes["relations between mentions, written between their entities"] += 1
+        _count_left_out(relation.attributes, {"novelty"}, notes)
+        columns = [relation.type, relation.head, relation.tail]
+        if "novelty" in relation.attributes:
+            columns.append(relation.attributes["novelty"])
+        yield "\t".join([id, *(_flat(column, notes) for column in columns)])
+
+
+def _concepts(document: Document, notes: Notes) -> list[str | None]:
+    """The concept column of each mention: as read if that gives the same entities again, else entity ids."""
+    named = {c for mention in document.mentions for c in (mention.concept or "").split("|")}
+    ends = {end for relation in document.relations for end in (relation.head, relation.tail)}
+    if ends <= named and document.entities in ((), entities_by_concept(document.mentions)):
+        return [_joined(mention) for mention in document.mentions]
+    owners: list[list[str]] = [[] for _ in document.mentions]
+    for entity in document.entities:
+        for index in entity.mentions:
+            owners[index].append(entity.id)
+    lost = sum(1 for mention in document.mentions if mention.concept)
+    if lost:
+        notes["concepts replaced by the ids of entities, which relations refer to"] += lost
+    return ["|".join(ids) or "-1" for ids in owners]
+
+
+def _joined(mention: Mention) -> str | None:
+    separator = mention.attributes.get("separator", "|")
+    return None if mention.concept is None else mention.concept.replace("|", separator)
+
+
+def _flat(text: str, notes: Notes) -> str:
+    """The text with each tab and line end as a space, so that columns and offsets hold."""
+    flat, count = re.subn(r"[\t\n\r]", " ", text)
+    if count:
+        notes["line ends and tabs, written as spaces"] += count
+    return flat
+
+
+def _count_left_out(attributes: Mapping[str, str], carried: set[str], notes: Notes) -> None:
+    left_out = len(attributes.keys() - carried)
+    if left_out:
+        notes["attributes of mentions or relations left out"] += left_out
