@@ -29,6 +29,7 @@ from transformers import (
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
+from grandrounds.federation import ALGORITHMS
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.sentence_re import MARKERS, SentenceRE, SentenceREOptions
 
@@ -190,6 +191,12 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 TinyConfig = Callable[..., dict[str, Any]]
+DOCUMENT_RE = {"name": "document_re", "block": 16}
+
+
+def task_for(algorithm: str) -> dict[str, Any]:
+    """What to set in a tiny config for an algorithm that needs localized contexts."""
+    return {"task": DOCUMENT_RE} if ALGORITHMS[algorithm].needs_context else {}
 
 
 @pytest.fixture(scope="session")

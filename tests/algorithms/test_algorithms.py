@@ -19,7 +19,7 @@ from grandrounds.experiment.simulation import prepare
 from grandrounds.federation import ALGORITHMS, Parameters
 from grandrounds.federation.coordinator import Ledger
 from grandrounds.federation.exchange import Ask
-from tests.conftest import TinyConfig
+from tests.conftest import TinyConfig, task_for
 from tests.experiment.crashes import metrics, weights
 
 OURS = sorted(name for name, cls in ALGORITHMS.items() if cls.__module__.startswith("grandrounds.algorithms."))
@@ -53,8 +53,8 @@ def models(out: Path) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("name", [name for name in OURS if name != "fedavg"])
 def test_it_differs_measurably_from_fedavg(name: str, run: Runs) -> None:
-    average = vector(run("fedavg") / "model" / "model.safetensors")
-    found = models(run(name))
+    average = vector(run("fedavg", **task_for(name)) / "model" / "model.safetensors")
+    found = models(run(name, **task_for(name)))
     assert found
     assert min(float(np.abs(model - average).max()) for model in found) > 1e-4
 
@@ -63,7 +63,8 @@ def test_it_differs_measurably_from_fedavg(name: str, run: Runs) -> None:
 def test_it_learns_the_toy_task(name: str, run: Runs) -> None:
     # As many epochs for the student of feded as for the sites.
     own = {"algorithm": {"name": name, "distillation_epochs": 3}} if name == "feded" else {}
-    out = run(name, **{"federation.rounds": 6, "training.learning_rate": 5e-3, "training.epochs": 3}, **own)
+    long = {"federation.rounds": 6, "training.learning_rate": 5e-3, "training.epochs": 3}
+    out = run(name, **long, **own, **task_for(name))
     scores = [line["test"]["f1"] for line in metrics(out)]
     assert scores[-1] > 0.6
 

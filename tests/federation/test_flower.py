@@ -26,7 +26,7 @@ from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.flower.records import from_records, to_records
 from grandrounds.federation.payloads import Packed, PayloadError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
-from tests.conftest import TinyConfig, corpus, write_corpus
+from tests.conftest import TinyConfig, corpus, task_for, write_corpus
 from tests.experiment.crashes import metrics, timeless
 from tests.federation import toy
 from tests.federation.grids import MemoryGrid, Trouble, apps, desks, over
@@ -71,7 +71,7 @@ def models(out: Path) -> dict[str, bytes]:
 
 
 def setting(tiny_config: TinyConfig, name: str, **more: Any) -> dict[str, Any]:
-    return tiny_config(**{"algorithm": {"name": name}, "federation.rounds": 2, **more})
+    return tiny_config(**{"algorithm": {"name": name}, "federation.rounds": 2, **task_for(name), **more})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -18,6 +18,7 @@ from grandrounds.federation import ALGORITHMS
 from grandrounds.federation.audit import compare, verify
 from grandrounds.federation.keys import issue_certificate
 from tests.cli.commands import start
+from tests.conftest import task_for
 from tests.hosts import SITES, Hosts, until
 from tests.test_between_hosts import REFUSALS, stranger
 
@@ -51,7 +52,7 @@ def summary(what: str, seconds: list[float]) -> str:
 
 @pytest.mark.parametrize("name", BETWEEN)
 def test_every_algorithm_over_loopback(found: Callable[..., Hosts], name: str) -> None:
-    hosts = found(algorithm__name=name)
+    hosts = found(algorithm__name=name, **task_for(name))
     hosts.run().good()
     assert hosts.models() == hosts.reference_models()
     for site in SITES:
