@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
-from grandrounds.metrics.relation_f1 import precision_recall_f1, relation_counts, relation_score
+from grandrounds.metrics.relation_f1 import (
+    best_threshold,
+    pair_counts,
+    pair_score,
+    precision_recall_f1,
+    relation_counts,
+    relation_score,
+)
 
 LABELS = ("None", "PIP", "TeRP", "TrAP")
 
@@ -85,3 +92,50 @@ def test_nothing_found_and_nothing_there_is_zero_not_an_error() -> None:
     empty = np.array([], dtype=np.int64)
     score = relation_score(relation_counts(empty, empty, LABELS), LABELS)
     assert (score["f1"], score["accuracy"], score["n"], score["baseline_f1"]) == (0, 0, 0, 0)
+
+
+def many(seed: int, pairs: int = 80, relations: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.random((pairs, relations)) < 0.3, rng.random((pairs, relations)) < 0.4, rng.random(pairs) < 0.5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_several_relations_a_pair_scores_are_scikit_learns_multi_label_ones(seed: int) -> None:
+    gold, predicted, within = many(seed)
+    score = pair_score(pair_counts(gold, predicted, ("a", "b", "c"), within), ("a", "b", "c"))
+    precision, recall, f1, _ = precision_recall_fscore_support(gold, predicted, average="micro")
+    assert (score["precision"], score["recall"], score["f1"]) == pytest.approx((precision, recall, f1), abs=1e-12)
+    assert score["accuracy"] == pytest.approx(accuracy_score(gold, predicted), abs=1e-12)
+    for name, held in (("f1_within", within), ("f1_across", ~within)):
+        expected = precision_recall_fscore_support(gold[held], predicted[held], average="micro")[2]
+        assert score[name] == pytest.approx(expected, abs=1e-12)
+    assert "ign_f1" not in score
+
+
+def test_ign_f1_leaves_out_of_precision_what_training_gave_away() -> None:
+    # Six answers: four right, of which three stand in the training data; five facts in all.
+    gold = np.array([[1], [1], [1], [1], [1], [0], [0]], dtype=bool)
+    predicted = np.array([[1], [1], [1], [1], [0], [1], [1]], dtype=bool)
+    seen = np.array([[1], [1], [1], [0], [1], [1], [0]], dtype=bool)
+    score = pair_score(pair_counts(gold, predicted, ("r",), np.ones(7, dtype=bool), seen), ("r",))
+    precision, recall = (4 - 3) / (6 - 3), 4 / 5
+    assert score["ign_f1"] == pytest.approx(2 * precision * recall / (precision + recall))
+    assert score["f1"] == pytest.approx(2 * 4 / 11)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_threshold_is_the_best_of_all(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    gold, logits = rng.random((40, 2)) < 0.3, rng.normal(size=(40, 2)).round(1).astype(np.float32)
+
+    def f1(threshold: float) -> float:
+        return float(precision_recall_fscore_support(gold, logits > threshold, average="micro", zero_division=0)[2])
+
+    found = best_threshold(gold, logits)
+    assert f1(found) == pytest.approx(max(f1(t) for t in np.arange(-4, 4, 0.05)))
+    assert not np.any(logits == np.float32(found)), "an answer stands on the threshold"
+
+
+def test_where_nothing_is_to_be_found_the_threshold_is_a_half() -> None:
+    assert best_threshold(np.zeros((3, 1), dtype=bool), np.ones((3, 1), dtype=np.float32)) == 0
+    assert best_threshold(np.ones((1, 1), dtype=bool), np.full((1, 1), 2.0, dtype=np.float32)) == 1.5
