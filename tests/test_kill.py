@@ -15,13 +15,14 @@ import tomli_w
 
 from grandrounds.federation.audit import verify
 from tests.cli.commands import Running, run, start
-from tests.conftest import TinyConfig
+from tests.conftest import DOCUMENT_RE, TinyConfig
 
 ROUNDS = 6
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "fedavg": {"model.encoder": "tiny"},
     "local_only": {"algorithm.name": "local_only", "training.optimizer_state": "keep"},
     "feded": {"algorithm": {"name": "feded", "download": "predictions", "vote": "counts"}, "federation.fraction": 0.5},
+    "fedlcc": {"algorithm": {"name": "fedlcc", "mu": 1.0}, "task": DOCUMENT_RE, "federation.fraction": 0.5},
 }
 KILLED_AT_SYNC = """
 import os, signal
@@ -124,7 +125,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory, tiny_config: TinyConfig
     return make
 
 
-@pytest.mark.parametrize("name", ["fedavg", "local_only", "feded"])
+@pytest.mark.parametrize("name", ["fedavg", "local_only", "feded", "fedlcc"])
 def test_a_run_killed_at_random_moments_ends_with_the_same_bits(federation: Any, name: str) -> None:
     disturbed = federation(name)
     killed_at_random(disturbed, 2, random.Random(f"two moments of {name}"))

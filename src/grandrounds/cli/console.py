@@ -142,16 +142,32 @@ def _planned(arm: Arm) -> int:
     return int(json.loads((arm.folder / "result.json").read_text(encoding="utf-8"))["rounds_planned"])
 
 
+CLASSES_SHOWN = 20
+FURTHER = {
+    "f1_within": "pairs within a sentence",
+    "f1_across": "pairs across sentences",
+    "ign_f1": "without facts of training (Ign-F1)",
+}
+
+
 def score_table(title: str, score: Mapping[str, Any]) -> Table:
     """A score with its classes, and the trivial baseline beside it."""
     table = Table(title=title)
     for name in ("class", "precision", "recall", "F1", "examples"):
         table.add_column(name, justify="left" if name == "class" else "right")
+    classes = sorted(score["per_class"].items(), key=lambda item: -item[1]["support"])
+    listed = dict(classes[:CLASSES_SHOWN])
     for label, row in score["per_class"].items():
-        table.add_row(label, *_figures(row), str(row["support"]))
+        if label in listed:
+            table.add_row(label, *_figures(row), str(row["support"]))
+    if len(classes) > len(listed):
+        table.add_row(f"and {len(classes) - len(listed)} rarer ones", "", "", "", "", style="dim")
     table.add_section()
     spread = f" ± {score['f1_std']:.3f}" if "f1_std" in score else ""
     table.add_row("all (micro)", *_figures(score)[:2], f"{score['f1']:.3f}{spread}", str(score["n"]), style="bold")
+    for name, what in FURTHER.items():
+        if name in score:
+            table.add_row(what, "", "", f"{score[name]:.3f}", "")
     table.add_row(f"trivial: {score['baseline']}", "", "", f"{score['baseline_f1']:.3f}", "", style="dim")
     return table
 
