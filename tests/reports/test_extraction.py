@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 
 from hypothesis import given
@@ -83,6 +84,41 @@ def test_overlapping_mentions_have_lanes_of_their_own() -> None:
     assert lanes == {0: "0", 1: "1", 2: "1", 3: "0"}
 
 
+def test_a_mention_across_evidence_is_cut_at_its_ends_and_the_text_kept() -> None:
+    text = "Lisinopril was begun. Cough and rash. It stopped."
+    found = mentions((0, 10), (15, 27), (28, 49))
+    sentences = (Span(0, 21), Span(22, 37), Span(38, 49))
+    relations = (
+        Relation("a", "T0", "T1", None, {"evidence": "1 7 <b> 01"}),
+        Relation("b", "T0", "T2", None, {"evidence": "2 1"}),
+        Relation("c", "T0", "T2", None, {"evidence": "9" * 5000}),
+    )
+    drawn = highlighted(Document("d", text, sentences, found, entities_by_concept(found), relations), {}, "d4")
+    reader = read(drawn, inside=True)
+    assert reader.text == text
+    assert reader.under == {f"d4m{i}": list(range(*span)) for i, span in enumerate(((0, 10), (15, 27), (28, 49)))}
+    assert [part.split('"')[0] for part in drawn.split('<span class="')[1:]] == ["d4s1", "d4s2"]
+    first = drawn.split('<span class="d4s1">')[1].split("</span>")[0]
+    assert read(first, inside=True).text == "Cough and rash."
+
+
+def test_a_page_quotes_evidence_where_there_is_some_and_keeps_lists_of_pairs_to_itself() -> None:
+    plain = extraction_page([document()], "Found")
+    assert "its two ends in the text; click" in plain
+    assert "<q" not in plain
+    assert "data-evidence" not in plain
+    told = replace(
+        document(evidence="1"),
+        sentences=(Span(0, 24), Span(25, 44)),
+        attributes={"pairs": '[["D1","T2"]]', "ward": "3"},
+    )
+    page = extraction_page([told], "Found")
+    assert "shaded, the sentences that weighed most" in page
+    assert '<q class="why">Lisinopril stopped.</q>' in page
+    assert page.count('data-evidence="d0s1"') == 1
+    assert '<p class="sub">ward 3</p>' in page
+
+
 def document(**more: str) -> Document:
     text = "Lisinopril caused cough. Lisinopril stopped."
     found = (
@@ -119,9 +155,10 @@ def test_everything_is_escaped_and_nothing_asked_from_outside() -> None:
     hostile = "</script><script>alert(1)</script>"
     mention = Mention(0, 4, hostile, "T1", hostile)
     entities = entities_by_concept([mention])
-    relation = Relation(hostile, hostile, hostile, None, {"score": hostile})
+    relation = Relation(hostile, hostile, hostile, None, {"score": hostile, "evidence": "0"})
     page = extraction_page(
-        [Document(hostile, hostile, (), (mention,), entities, (relation,), {hostile: hostile})], hostile
+        [Document(hostile, hostile, (Span(0, len(hostile)),), (mention,), entities, (relation,), {hostile: hostile})],
+        hostile,
     )
     assert read(page).tags.count("script") == 1
     assert read(page).text == hostile

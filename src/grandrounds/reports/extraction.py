@@ -1,19 +1,21 @@
 """Documents with their mentions highlighted and their relations beside the text.
 
 Mentions may nest and overlap, which elements may not; so the text is cut at every boundary, and each piece is
-wrapped in the mentions that cover it, each underlined in a lane of its own.
+wrapped in the mentions that cover it, each underlined in a lane of its own. Sentences that are evidence of a relation
+are wrapped as well, for they lie beside each other.
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import isfinite
 
 from grandrounds.data.documents import Document, Mention, Relation, Span
+from grandrounds.data.pairs import NOT_INCLUDE, PAIRS
 from grandrounds.reports.markup import Html, join, page, tag, text
 from grandrounds.reports.wording import count, plural, short
 
@@ -22,7 +24,7 @@ MOST_LINKS = 200
 
 
 def extraction_page(documents: Sequence[Document], title: str) -> str:
-    """A self-contained page; pointing at a relation shows its two ends in the text, a click holds them."""
+    """A self-contained page; pointing at a relation shows its ends and its evidence in the text, a click holds them."""
     totals = Counter(mention.type for document in documents for mention in document.mentions)
     types = [name for name, _ in sorted(totals.items(), key=lambda item: (-item[1], item[0]))]
     styles = {name: f"t{i}" if i < HUES else "rest" for i, name in enumerate(types)}
@@ -40,7 +42,9 @@ def extraction_page(documents: Sequence[Document], title: str) -> str:
             plural(relations, "relation"),
         )
     )
-    hint = " Point at a relation to see its two ends in the text; click to hold it." if relations else ""
+    shaded = any(_evidence(document, relation) for document in documents for relation in document.relations)
+    shown = "its two ends in the text" + (" and, shaded, the sentences that weighed most" if shaded else "")
+    hint = f" Point at a relation to see {shown}; click to hold it." if relations else ""
     body = join(
         [
             tag("h1", title),
@@ -54,7 +58,9 @@ def extraction_page(documents: Sequence[Document], title: str) -> str:
 
 
 def _document(number: int, document: Document, styles: Mapping[str, str]) -> Html:
-    about = " · ".join(f"{name} {value}" for name, value in document.attributes.items())
+    about = " · ".join(
+        f"{name} {value}" for name, value in document.attributes.items() if name not in (PAIRS, NOT_INCLUDE)
+    )
     scored = sorted(document.relations, key=lambda relation: -(_score(relation) or 0.0))
     beside = tag(
         "aside",
@@ -66,6 +72,7 @@ def _document(number: int, document: Document, styles: Mapping[str, str]) -> Htm
         "section",
         tag("h2", document.id),
         tag("p", about, class_="sub") if about else "",
+        "" if scored else tag("p", _nothing(document), class_="sub"),
         tag(
             "div",
             tag("div", highlighted(document, styles, f"d{number}"), class_="text"),
@@ -77,25 +84,38 @@ def _document(number: int, document: Document, styles: Mapping[str, str]) -> Htm
     )
 
 
+def _nothing(document: Document) -> str:
+    return "No relations were found." if document.mentions else "It has no mentions, so there was nothing to relate."
+
+
 def highlighted(document: Document, styles: Mapping[str, str], prefix: str = "") -> Html:
-    """The text with a <mark> for every mention over every piece; without its tags it is the text again."""
+    """The text with a <mark> for every mention over every piece, and a <span> for every sentence that is evidence;
+    without its tags it is the text again."""
     pieces = [(span, i) for i, mention in enumerate(document.mentions) for span in _spans(mention)]
-    edges = sorted({0, len(document.text), *(edge for span, _ in pieces for edge in span)})
+    shaded = sorted({i for relation in document.relations for i in _evidence(document, relation)})
+    ends = {edge for i in shaded for edge in document.sentences[i]}
+    edges = sorted({0, len(document.text), *ends, *(edge for span, _ in pieces for edge in span)})
     covering: list[list[int]] = [[] for _ in edges]
     # Longest first, so that an enclosing mention wraps the enclosed one.
     for span, i in sorted(pieces, key=lambda piece: (piece[0].start - piece[0].end, piece[1])):
         for edge in range(bisect_left(edges, span.start), bisect_left(edges, span.end)):
             covering[edge].append(i)
     lanes = _lanes(document.mentions)
-    parts: list[Html] = []
+    starts, parts = [document.sentences[i].start for i in shaded], list[tuple[int | None, Html]]()
     for edge, (start, end) in enumerate(pairwise(edges)):
         piece = text(document.text[start:end])
         for i in reversed(covering[edge]):
             mention = document.mentions[i]
             kind = f"{prefix}m{i} {styles.get(mention.type, 'rest')} l{lanes[i]}"
             piece = tag("mark", piece, class_=kind, title=_about(mention))
-        parts.append(piece)
-    return join(parts)
+        last = bisect_right(starts, start) - 1
+        inside = last >= 0 and end <= document.sentences[shaded[last]].end
+        parts.append((shaded[last] if inside else None, piece))
+    return join(
+        joined if sentence is None else tag("span", joined, class_=f"{prefix}s{sentence}")
+        for sentence, group in groupby(parts, key=lambda part: part[0])
+        for joined in [join(piece for _, piece in group)]
+    )
 
 
 def _spans(mention: Mention) -> tuple[Span, ...]:
@@ -124,18 +144,21 @@ def _relation(number: int, document: Document, relation: Relation) -> Html:
     heads, tails = _ends(document, relation)
     value, given = _score(relation), relation.attributes.get("score")
     shown = given if value is None else f"{value:.2f}"
-    names = [_surface(document, document.mentions[end[0]]) for end in (heads, tails)]
+    names = [_words(document, _spans(document.mentions[end[0]]), 60) for end in (heads, tails)]
+    evidence = _evidence(document, relation)
     bar = tag("span", tag("span", "", style=f"width:{100 * min(max(value or 0, 0), 1):.0f}%"), class_="bar")
     return tag(
         "button",
         tag("span", relation.type, tag("span", shown, class_="score") if shown else "", class_="type"),
         f"{names[0]} → {names[1]}",
         bar if value is not None else "",
+        *(tag("q", _words(document, [document.sentences[i]], 120), class_="why") for i in evidence),
         class_="relation",
         type="button",
         aria_pressed="false",
         data_head=" ".join(f"d{number}m{i}" for i in heads),
         data_tail=" ".join(f"d{number}m{i}" for i in tails),
+        data_evidence=" ".join(f"d{number}s{i}" for i in evidence) or None,
     )
 
 
@@ -146,8 +169,14 @@ def _ends(document: Document, relation: Relation) -> tuple[Sequence[int], Sequen
     return document.entity(relation.head).mentions, document.entity(relation.tail).mentions
 
 
-def _surface(document: Document, mention: Mention) -> str:
-    return short(" … ".join(" ".join(document.surface(span).split()) for span in _spans(mention)), 60)
+def _evidence(document: Document, relation: Relation) -> list[int]:
+    """The sentences that it names and that there are."""
+    given = set(relation.attributes.get("evidence", "").split())
+    return [i for i in range(len(document.sentences)) if str(i) in given] if given else []
+
+
+def _words(document: Document, spans: Sequence[Span], most: int) -> str:
+    return short(" … ".join(" ".join(document.surface(span).split()) for span in spans), most)
 
 
 def _score(relation: Relation) -> float | None:

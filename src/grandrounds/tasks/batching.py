@@ -81,6 +81,15 @@ def predict_logits(
     return logits
 
 
+def predict_probabilities(
+    task: Task, model: nn.Module, features: Features, rows: NDArray[np.int64], device: torch.device
+) -> NDArray[np.float32]:
+    """[answers, classes], without dropout."""
+    logits = predict_logits(task, model, features, rows, device)
+    probabilities: NDArray[np.float32] = task.probabilities(torch.from_numpy(logits)).numpy()
+    return probabilities
+
+
 def _answers(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The places of these rows' answers: those of the first, then those of the second ..."""
     counts = starts[rows + 1] - starts[rows]

@@ -205,6 +205,22 @@ class DocumentFeatures:
         known = [one for one in found if one is not None]
         return np.concatenate(known) if len(known) == len(found) else None
 
+    @cached_property
+    def sentences(self) -> int:
+        """As many as the document that has the most."""
+        return max((int(row.marked.sentences.max()) + 1 for row in self.rows), default=0)
+
+    def by_sentence(self, rows: Sequence[int], over_pieces: Tensor) -> Tensor:
+        """[P, N], for each pair of these rows in turn something over the pieces of its document, [CLS] first, as its
+        sum over each sentence, [P, sentences]; [CLS], [SEP], padding and pieces of no sentence are left out."""
+        chosen = [self.rows[i] for i in rows]
+        sums = []
+        for row, given in zip(chosen, torch.split(over_pieces, [len(row.pairs) for row in chosen]), strict=True):
+            held = np.flatnonzero(row.marked.sentences >= 0)
+            of = torch.from_numpy(row.marked.sentences[held]).to(given.device)
+            sums.append(given.new_zeros(len(given), self.sentences).index_add(1, of, given[:, held + 1]))
+        return torch.cat(sums)
+
     def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> DocumentRows:
         index = np.asarray(rows, dtype=np.int64)
         chosen = [self.rows[i] for i in index]

@@ -2,7 +2,8 @@
 entities that a relation may join is a question with any number of answers.
 
 Every mention is marked by "*" on both sides. Relations are decided by a threshold that is chosen on validation data,
-or with `threshold = "adaptive"` by one that the network gives for each pair (ATLOP, Zhou et al., AAAI 2021).
+or with `threshold = "adaptive"` by one that the network gives for each pair (ATLOP, Zhou et al., AAAI 2021). The
+evidence of a relation is the sentences that carry the most of its pair's localized context.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.relation_f1 import best_threshold, pair_counts, pair_score
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.localized_context import LocalizedContext
+from grandrounds.tasks.batching import infer
 from grandrounds.tasks.document_features import MARKER, DocumentFeatures, DocumentRows, mark_document
 from grandrounds.tasks.sentence_re import NONE
 from grandrounds.tasks.task import Counts, Example, Reading, Task
 
 OUTSIDE = "relations between entities that are no candidate pair"
 NO_PAIR = "documents without a pair to ask about"
+NO_MENTION = "documents without mentions, of which nothing can be asked; document_re relates what is marked in the text"
 EVIDENCE_SHARE = 0.2
 """A sentence is shown as evidence if it carries this share of a pair's localized context, or the most."""
 
@@ -127,7 +130,8 @@ class DocumentRE(Task):
             if outside:
                 notes[OUTSIDE] = notes.get(OUTSIDE, 0) + outside
             if not pairs:
-                notes[NO_PAIR] = notes.get(NO_PAIR, 0) + 1
+                why = NO_PAIR if document.mentions else NO_MENTION
+                notes[why] = notes.get(why, 0) + 1
                 continue
             answers = tuple(frozenset(self._id(type) for type in gold[pair]) for pair in pairs)
             stated = [relation for answer in answers for relation in answer]
@@ -209,7 +213,9 @@ class DocumentRE(Task):
 
     def logits(self, model: nn.Module, batch: DocumentRows) -> Tensor:
         """[pairs, relations]: how far above its threshold a relation is."""
-        logits: Tensor = model(batch).logits
+        return self._above(model, model(batch).logits)
+
+    def _above(self, model: nn.Module, logits: Tensor) -> Tensor:
         if self.options.threshold == "adaptive":
             return logits[:, 1:] - logits[:, :1]
         return logits - cast("LocalizedContext", model).threshold
@@ -241,14 +247,47 @@ class DocumentRE(Task):
         examples: Sequence[DocumentExample],
         probabilities: NDArray[np.float32],
         threshold: float,
+        context: NDArray[np.float32] | None = None,
     ) -> Document:
+        """`context`, [pairs, sentences], is what each sentence carries; without it there is no evidence."""
         (example,) = examples
-        found = [
-            Relation(self.relations[r], *pair, attributes={"score": f"{row[r]:.4f}"})
-            for pair, row in zip(example.pairs, probabilities, strict=True)
-            for r in np.flatnonzero((row > 0.5) & (row >= threshold)).tolist()
-        ]
+        found = []
+        for p, (pair, row) in enumerate(zip(example.pairs, probabilities, strict=True)):
+            sentences = () if context is None else evidence(context[p])
+            why = {"evidence": " ".join(map(str, sentences))} if sentences else {}
+            found += [
+                Relation(self.relations[r], *pair, attributes={"score": f"{row[r]:.4f}", **why})
+                for r in np.flatnonzero((row > 0.5) & (row >= threshold)).tolist()
+            ]
         return replace(example.source, relations=tuple(found))
+
+    def find(
+        self,
+        document: Document,
+        examples: Sequence[DocumentExample],
+        features: DocumentFeatures,
+        model: nn.Module,
+        threshold: float,
+    ) -> Document:
+        """Answers and their evidence come from one reading."""
+
+        def give(model: nn.Module, batch: DocumentRows) -> Tensor:
+            reading = model(batch)
+            context = features.by_sentence(batch.index.tolist(), reading.attention)
+            return torch.cat([self._above(model, reading.logits), context], dim=1)
+
+        given = infer(give, model, features, np.arange(len(examples)), torch.device("cpu")).values
+        logits, context = torch.split(given, [len(self.relations), features.sentences], dim=1)
+        return self.annotate(document, examples, self.probabilities(logits).numpy(), threshold, context.numpy())
+
+
+def evidence(context: NDArray[np.float32]) -> tuple[int, ...]:
+    """The sentences that stand for a pair, in order, by what each carries of its localized context; none without."""
+    total = context.sum()
+    if total <= 0:
+        return ()
+    weighty = np.flatnonzero(context >= EVIDENCE_SHARE * total).tolist()
+    return tuple(weighty) or (int(context.argmax()),)
 
 
 def _convention(chosen: list[Pair] | str, related: Collection[Pair]) -> Convention:

@@ -22,7 +22,7 @@ from grandrounds.data.documents import Document
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks import TASKS
-from grandrounds.tasks.batching import predict_logits
+from grandrounds.tasks.batching import predict_logits, predict_probabilities
 from grandrounds.tasks.task import Task
 
 
@@ -40,15 +40,18 @@ class Extractor:
         examples, _ = self.task.examples([bare])
         if not examples:
             return bare
-        return self.task.annotate(bare, examples, self.probabilities(examples), threshold)
+        features = self.task.features(examples, self.encoder)
+        return self.task.find(bare, examples, features, self.model, threshold)
+
+    def left_out(self, documents: Sequence[Document]) -> Mapping[str, int]:
+        """What `extract` passes over in these documents, counted."""
+        return self.task.examples([self.task.without_answers(document) for document in documents])[1]
 
     def probabilities(self, examples: Sequence[Any]) -> NDArray[np.float32]:
         """[examples, classes]"""
         features = self.task.features(examples, self.encoder)
         rows = np.arange(len(examples))
-        logits = predict_logits(self.task, self.model, features, rows, torch.device("cpu"))
-        probabilities: NDArray[np.float32] = self.task.probabilities(torch.from_numpy(logits)).numpy()
-        return probabilities
+        return predict_probabilities(self.task, self.model, features, rows, torch.device("cpu"))
 
     def evaluate(self, documents: Sequence[Document]) -> tuple[dict[str, Any], Mapping[str, int]]:
         """The score on annotated documents, and what was left out."""

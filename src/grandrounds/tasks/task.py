@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import Unit
 from grandrounds.models.encoder import Encoder
+from grandrounds.tasks.batching import predict_probabilities
 
 Counts = Mapping[str, float]
 
@@ -171,6 +172,14 @@ class Task(ABC):
         threshold: float,
     ) -> Document:
         """The document with what was found in it, each with its score."""
+
+    def find(
+        self, document: Document, examples: Sequence[Any], features: Any, model: nn.Module, threshold: float
+    ) -> Document:
+        """The document with what the model finds in its examples; a task that can say why adds that."""
+        rows = np.arange(len(examples))
+        probabilities = predict_probabilities(self, model, features, rows, torch.device("cpu"))
+        return self.annotate(document, examples, probabilities, threshold)
 
     def units(self, examples: Sequence[Example], documents: Sequence[Document], unit: str) -> list[Unit]:
         """Group examples into what must not be torn apart between sites or splits."""
