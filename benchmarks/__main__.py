@@ -23,7 +23,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import federation_tax, many_sites, memory, workers
+from benchmarks import documents, federation_tax, many_sites, memory, workers
 from benchmarks.corpus import random_encoder
 from benchmarks.measuring import Row, Settings, load
 
@@ -32,6 +32,7 @@ BENCHMARKS = {
     "memory": memory.measure,
     "many_sites": many_sites.measure,
     "workers": workers.measure,
+    "documents": documents.measure,
 }
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "bench.json"
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.bare import BareFedAvg
 from benchmarks.corpus import federation
-from benchmarks.measuring import Row, Settings, ratio
+from benchmarks.measuring import Clocks, Row, Settings, ratio
 from benchmarks.stepped import EnoughError
 from grandrounds.experiment.checkpoints import Checkpoints, Progress
 from grandrounds.experiment.loop import Silent, run
@@ -52,21 +52,6 @@ def measure(settings: Settings) -> Iterator[Row]:
         with suppress(EnoughError):
             run(federation(folder, encoder, sites, per_site), folder, folder / "run", watcher=race)
         yield from race.rows(name, {"sites": sites, "sentences_per_site": per_site, "rounds": rounds})
-
-
-class Clocks(NamedTuple):
-    """Seconds of the wall clock and of this process: on a busy machine the second is the steadier."""
-
-    wall: float = 0.0
-    cpu: float = 0.0
-
-    @classmethod
-    def now(cls) -> Clocks:
-        return cls(time.perf_counter(), time.process_time())
-
-    def plus_since(self, mark: Clocks) -> Clocks:
-        now = self.now()
-        return Clocks(self.wall + now.wall - mark.wall, self.cpu + now.cpu - mark.cpu)
 
 
 class Race(Silent):

@@ -5,11 +5,12 @@ seconds of different days, or of different machines, say nothing about each othe
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,21 @@ class Row:
     @property
     def met(self) -> bool | None:
         return None if self.goal is None else self.measured <= self.goal
+
+
+class Clocks(NamedTuple):
+    """Seconds of the wall clock and of this process: on a busy machine the second is the steadier."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    @classmethod
+    def now(cls) -> Clocks:
+        return cls(time.perf_counter(), time.process_time())
+
+    def plus_since(self, mark: Clocks) -> Clocks:
+        now = self.now()
+        return Clocks(self.wall + now.wall - mark.wall, self.cpu + now.cpu - mark.cpu)
 
 
 def ratio(case: str, ones: Sequence[float], others: Sequence[float], goal: float | None, **more: Any) -> Row:
