@@ -179,9 +179,9 @@ def test_a_further_scheme_is_added_by_registering(monkeypatch: pytest.MonkeyPatc
 
 def test_the_table_counts_documents_examples_and_labels() -> None:
     result = Partition("by", {"a": (0, 1, 2), "b": (3,)})
-    rows = result.table(["yes", "no", "yes", "no"], ["d1", "d1", "d2", "d3"])
+    rows = result.table([("yes",), ("no",), ("yes", "no"), ("no",)], ["d1", "d1", "d2", "d3"])
     assert [row.to_dict() for row in rows] == [
-        {"name": "a", "documents": 2, "examples": 3, "labels": {"no": 1, "yes": 2}},
+        {"name": "a", "documents": 2, "examples": 3, "labels": {"no": 2, "yes": 2}},
         {"name": "b", "documents": 1, "examples": 1, "labels": {"no": 1}},
     ]
 
