@@ -11,7 +11,8 @@ import pytest
 from grandrounds.experiment.loop import run as run_config
 from grandrounds.reproduce.corpora import CORPORA
 from grandrounds.reproduce.feded import PAPER, numbers
-from grandrounds.reproduce.protocol import Wish, reproduce
+from grandrounds.reproduce.protocol import reproduce
+from grandrounds.reproduce.wish import Wish
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("GRANDROUNDS_DATA", ROOT.parent / "shared" / "data"))
