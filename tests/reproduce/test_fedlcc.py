@@ -17,10 +17,13 @@ from tests.reproduce.test_feded import InProcess, cells, told
 
 SHRUNK = {
     "data.options.hospitals": 2,
-    "data.options.notes": 6,
+    "data.options.notes": 10,
+    "data.validation": 0.3,
     "partition.sites": 3,
-    "model.warm_up": 1,
-    "training.batch_size": 4,
+    "model.warm_up": 4,
+    "training.batch_size": 2,
+    "training.learning_rate": 1e-3,
+    "algorithm.mu": 5.0,
     "device": "cpu",
 }
 TRAINED = [f"{method}-{split}-seed1" for split in ("iid", "entropy") for method in METHODS]
@@ -42,6 +45,12 @@ def all_targets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, InProce
 
 def result(out: Path, arm: str) -> dict[str, Any]:
     return dict(json.loads((out / "arms" / "synthetic" / arm / "result.json").read_text("utf-8")))
+
+
+def f1_each_round(out: Path, arm: str) -> list[float]:
+    """F1 on test, by round."""
+    lines = (out / "arms" / "synthetic" / arm / "metrics.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line)["test"]["f1"] for line in lines]
 
 
 def rows(out: Path, name: str, section: str) -> dict[str, dict[str, Any]]:
@@ -117,7 +126,7 @@ def test_every_target_says_what_stands_in_and_what_the_paper_set(all_targets: tu
     assert protocol["sites, C"] == {"paper": "10", "here": "3"}
     assert protocol["rounds, T"] == {"paper": "50", "here": "2"}
     assert protocol["server's share of train"] == {"paper": "0", "here": "0.2"}
-    assert protocol["contrast's weight, mu"] == {"paper": "0.1", "here": "0.1"}
+    assert protocol["contrast's weight, mu"] == {"paper": "0.1", "here": "5.0"}
 
 
 def test_the_paper_s_scores_stand_beside_measured_ones(all_targets: tuple[Path, InProcess]) -> None:
@@ -130,6 +139,8 @@ def test_the_paper_s_scores_stand_beside_measured_ones(all_targets: tuple[Path, 
             assert [found[c]["measured"] for c in ("P", "R", "F1")] == pytest.approx(
                 [100 * test[c] for c in ("precision", "recall", "f1")]
             )
+    arms = ["centralized-seed1", *TRAINED]
+    assert len({result(out, own)["test"]["f1"] for own in arms}) > len(arms) // 2  # no row could stand for another
     centralized = rows(out, "table3", "Centralised")["the paper's model"]["F1"]
     assert (centralized["paper"], centralized["measured"]) == (
         68.1,
@@ -156,15 +167,20 @@ def test_table_7_has_ign_f1_beside_f1(all_targets: tuple[Path, InProcess]) -> No
 
 
 def test_rounds_to_a_target_are_counted(all_targets: tuple[Path, InProcess]) -> None:
-    (row,) = cells(all_targets[0], "table6").values()
-    assert [row[method]["paper"] for method in METHODS.values()] == [8, 9, 5]
-    assert all(cell["runs"][0] in (None, 1, 2) for cell in row.values())
+    out, _ = all_targets
+    (row,) = cells(out, "table6").values()
+    assert [row[title]["paper"] for title in METHODS.values()] == [8, 9, 5]
+    for method, title in METHODS.items():
+        f1s = f1_each_round(out, f"{method}-B3-E1-to-0.01-seed1")
+        reached = [round for round, f1 in enumerate(f1s, start=1) if f1 >= 0.01]
+        assert row[title]["measured"] == (reached[0] if reached else None)
+        assert reached in ([], [len(f1s)])  # and there it stopped
 
 
 def test_sites_and_their_entropy_are_counted_and_drawn(all_targets: tuple[Path, InProcess]) -> None:
     out, _ = all_targets
     sites = cells(out, "figure2")
-    assert sum(site["documents"]["measured"] for site in sites.values()) == 12
+    assert sum(site["documents"]["measured"] for site in sites.values()) == 20
     means = [site["mean H"]["measured"] for name, site in sites.items() if "left out" not in name]
     assert means == sorted(means)
     assert "structural entropy H" in (out / "figure2.svg").read_text("utf-8")
@@ -172,11 +188,10 @@ def test_sites_and_their_entropy_are_counted_and_drawn(all_targets: tuple[Path, 
 
 def test_f1_by_round_is_told_and_drawn(all_targets: tuple[Path, InProcess]) -> None:
     out, _ = all_targets
-    metrics = (out / "arms/synthetic/fedlcc-entropy-seed1/metrics.jsonl").read_text("utf-8").splitlines()
     rounds = cells(out, "figure3")
     assert list(rounds) == ["round 1", "round 2"]
     assert [row["FedLCC"]["measured"] for row in rounds.values()] == pytest.approx(
-        [100 * json.loads(line)["test"]["f1"] for line in metrics]
+        [100 * f1 for f1 in f1_each_round(out, "fedlcc-entropy-seed1")]
     )
     assert list(cells(out, "figure4")["round 1"]) == ["F=0.1"]
     for name, curve in (("figure3", "FedLCC"), ("figure4", "F=0.1")):

@@ -138,6 +138,7 @@ class Study:
             Setting(name, _joined(s.get(name, "") for s in stated), _joined(map(tell, self._configs.values())))
             for name, tell in self.paper.told.items()
         ]
+        lines = [line for line in lines if line.paper or line.here]
         lines.append(
             Setting("runs", self.paper.repeats, f"{self.wish.seeds}, the median" if self.wish.seeds > 1 else "1")
         )
