@@ -235,6 +235,11 @@ def test_a_corpus_that_is_missing_names_the_nearest(target: str, nearest: str, t
         places(PAPER, target, Wish(tmp_path, tmp_path))
 
 
+def test_a_list_in_the_command_line_can_be_pasted(tmp_path: Path) -> None:
+    told = small(tmp_path, overrides={"federation.evaluate_on": ["validation"]}).command("fedlcc", "table3")
+    assert """ 'federation.evaluate_on=["validation"]' --corpus synthetic""" in told
+
+
 def test_corpora_of_sentences_are_not_for_documents(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown corpus 'gad'; did you mean 'gda'"):
         places(PAPER, "table3", Wish(tmp_path, tmp_path, "gad"))

@@ -20,6 +20,14 @@ from grandrounds.tasks.document_re import DocumentExample
 BIOBERT = "take BioBERT's relation-extraction archive (github.com/dmis-lab/biobert) and put"
 EOG = "prepare it as edge-oriented graphs do (github.com/fenchri/edge-oriented-graph) and put"
 CHEMDISGENE = "take it from its authors' repository (github.com/chanzuckerberg/ChemDisGene) and put"
+_DOCRED = (
+    "6 17 19 20 22 25 26 27 30 31 35 36 37 39 40 50 54 57 58 69 86 102 108 112 118 123 127 131 136 137 140 150 155 "
+    "156 159 161 162 166 170 171 172 175 176 178 179 190 194 205 206 241 264 272 276 279 355 361 364 400 403 449 "
+    "463 488 495 527 551 569 570 571 576 577 580 582 585 607 674 676 706 710 737 740 749 800 807 840 937 1001 1056 "
+    "1198 1336 1344 1365 1366 1376 1412 1441 3373"
+)
+DOCRED = [f"P{number}" for number in _DOCRED.split()]
+"""Its 96 relations, some of which a part may lack."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ DOCUMENTS = _named(
         "docred/dev.json",
         "take it from github.com/thunlp/DocRED and put",
         validation=0.1,
-        task={"pairs": "docred"},
+        task={"pairs": "docred", "labels": DOCRED},
         nearest="re-docred",
     ),
     _chemdisgene("chemdisgene-gene", "chemical-gene", "chem_gene", "Chemical", "Gene"),
@@ -133,7 +141,7 @@ DOCUMENTS = _named(
         "re-docred/test_revised.json",
         "take it from github.com/tonytan48/Re-DocRED and put",
         validation=0.1,
-        task={"pairs": "docred"},
+        task={"pairs": "docred", "labels": DOCRED},
     ),
     PaperCorpus(SYNTHETIC, "the synthetic corpus", SYNTHETIC, options={"hospitals": 6, "notes": 60}, validation=0.2),
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from grandrounds.errors import ConfigError, unknown
@@ -67,11 +69,18 @@ class Wish:
             "target-f1": None if self.target_f1 == default.target_f1 else self.target_f1,
             "cells": self.cells,
         }
-        words = ["grandrounds reproduce", paper, target, *self.texts(), *(["--data DIR"] if self.data else [])]
+        words = [
+            "grandrounds reproduce",
+            paper,
+            target,
+            *map(quote, self.texts()),
+            *(["--data DIR"] if self.data else []),
+        ]
         return " ".join([*words, *(f"--{name} {value}" for name, value in options.items() if value is not None)])
 
     def texts(self) -> list[str]:
-        return [f"{key}={_placeless(value)}" for key, value in self.overrides.items()]
+        told = {key: _placeless(value) for key, value in self.overrides.items()}
+        return [f"{key}={json.dumps(v) if isinstance(v, list) else v}" for key, v in told.items()]
 
 
 def _options(algorithm: str) -> set[str]:
