@@ -235,6 +235,14 @@ def test_a_corpus_that_is_missing_names_the_nearest(target: str, nearest: str, t
         places(PAPER, target, Wish(tmp_path, tmp_path))
 
 
+def test_a_stand_in_takes_the_place_of_what_it_is_nearest_to(tmp_path: Path) -> None:
+    for part in ("dev", "test"):
+        (tmp_path / "chemdisgene").mkdir(exist_ok=True)
+        (tmp_path / "chemdisgene" / f"{part}_abstracts.txt.gz").touch()
+    for corpus, place in (("chemdisgene-disease", "gda"), ("chemdisgene-gene", "chr"), ("synthetic", "cdr")):
+        assert places(PAPER, "figure2", Wish(tmp_path, tmp_path, corpus)) == ({place: corpus}, [])
+
+
 def test_a_list_in_the_command_line_can_be_pasted(tmp_path: Path) -> None:
     told = small(tmp_path, overrides={"federation.evaluate_on": ["validation"]}).command("fedlcc", "table3")
     assert """ 'federation.evaluate_on=["validation"]' --corpus synthetic""" in told

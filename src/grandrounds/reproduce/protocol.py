@@ -41,7 +41,7 @@ class Target:
 
     title: str
     corpora: Sequence[str]
-    """The paper's own; where one corpus is chosen instead, it stands in for the first."""
+    """The paper's own; where one corpus is chosen instead, it stands in for the one it is nearest to, or the first."""
     make: Callable[[Study], PaperTable]
 
 
@@ -151,7 +151,8 @@ def places(paper: Paper, name: str, wish: Wish) -> tuple[dict[str, str], list[st
     if wish.corpus is not None:
         if wish.corpus not in corpora:
             raise ConfigError(unknown("corpus", wish.corpus, corpora))
-        wanted = {wish.corpus if wish.corpus in own else own[0]: wish.corpus}
+        near = (name for name in own if wish.corpus in (name, corpora[name].nearest))
+        wanted = {next(near, own[0]): wish.corpus}
     else:
         wanted = {name: name for name in own}
     lacks = {theirs: corpora[ours].missing(wish.data) for theirs, ours in wanted.items()}
