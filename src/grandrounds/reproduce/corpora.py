@@ -191,7 +191,7 @@ def dealt(config: Config, base: Path, name: str) -> Dealt:
         entropy=deal.entropy,
         edges=deal.edges,
     )
-    rows = found.table([example.label for example in examples], [str(example.document) for example in examples])
+    rows = found.table([task.answers(example) for example in examples], [str(example.document) for example in examples])
     return Dealt(rows, found.left_out, name)
 
 
