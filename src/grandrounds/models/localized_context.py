@@ -107,7 +107,7 @@ class LocalizedContext(nn.Module):
         return states, marker_states, seen.flatten(0, 1)
 
     def _read_windows(self, batch: DocumentBatch) -> tuple[Tensor, Tensor]:
-        """A few windows at a time, or as many as there are documents: one of any length takes the memory of these and of
+        """A few windows at a time, or as many as documents: one of any length takes the memory of these and of
         what comes out."""
         at_once = max(WINDOWS_AT_ONCE, len(batch.entities))
         if len(batch.input_ids) <= at_once:
