@@ -39,3 +39,18 @@ def test_a_table_shows_the_paper_beside_the_measured_and_says_what_stands_in(tmp
     assert "paper" in shown
     assert "measured" in shown
     assert "the synthetic corpus, which stands in for i2b2 2010" in shown.replace("\n", " ")
+
+
+def test_fedlcc_s_corpora_and_sites_are_counted_without_training(tmp_path: Path) -> None:
+    told = run("reproduce", "fedlcc", "table1", "figure2", *SMALL, "--out", tmp_path, "--json").json()
+    assert told["table1"]["rows"][0]["cells"]["train"] == {"paper": 500, "measured": 4, "runs": [4]}
+    assert sum(row["cells"]["documents"]["measured"] for row in told["figure2"]["rows"]) == 4
+    assert (tmp_path / "figure2.svg").exists()
+    assert not (tmp_path / "arms").exists()
+
+
+def test_the_nearest_corpus_is_named_where_the_paper_s_is_missing(tmp_path: Path) -> None:
+    said = run("reproduce", "fedlcc", "table5", "--data", tmp_path, "--out", tmp_path / "out").complaint()
+    assert said.startswith("GDA is missing (it is not under --data): prepare it as edge-oriented graphs do")
+    assert "gda/eog/train.data, gda/eog/dev.data and gda/eog/test.data" in said
+    assert said.endswith("--corpus chemdisgene-disease")

@@ -179,9 +179,9 @@ def test_a_further_scheme_is_added_by_registering(monkeypatch: pytest.MonkeyPatc
 
 def test_the_table_counts_documents_examples_and_labels() -> None:
     result = Partition("by", {"a": (0, 1, 2), "b": (3,)})
-    rows = result.table(["yes", "no", "yes", "no"], ["d1", "d1", "d2", "d3"])
+    rows = result.table([("yes",), ("no",), ("yes", "no"), ("no",)], ["d1", "d1", "d2", "d3"])
     assert [row.to_dict() for row in rows] == [
-        {"name": "a", "documents": 2, "examples": 3, "labels": {"no": 1, "yes": 2}},
+        {"name": "a", "documents": 2, "examples": 3, "labels": {"no": 2, "yes": 2}},
         {"name": "b", "documents": 1, "examples": 1, "labels": {"no": 1}},
     ]
 
@@ -221,8 +221,8 @@ def test_a_share_that_leaves_nothing_is_refused(fraction: float, count: int) -> 
 
 def test_ten_thousand_sites_and_a_hundred_thousand_units_take_seconds() -> None:
     units = [unit(i, f"label {i % 20}", hospital=f"h{i % 20_000}") for i in range(100_000)]
-    started = time.perf_counter()
+    started = time.process_time()
     for name, options in {"iid": {}, "dirichlet": {"alpha": 0.5}, "by": {"by": "hospital"}}.items():
         result = partition(units, name, sites=10_000, seed=1, **options)  # type: ignore[arg-type]
         assert len(result.sites) + len(result.left_out) == 10_000
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

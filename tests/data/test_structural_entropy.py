@@ -133,7 +133,7 @@ def test_a_row_tells_the_entropy_of_each_document_at_the_site_once():
     # The first document is torn into two units, and counts once.
     units = [Unit(str(i), "x", {}, (i,), (documents[d],)) for i, d in enumerate((0, 0, 1, 2, 3))]
     dealt = partition(units, "structural_entropy", sites=3, seed=1, entropy="code")
-    rows = dealt.table(["x"] * 5, ["a", "a", "b", "c", "d"])
+    rows = dealt.table([("x",)] * 5, ["a", "a", "b", "c", "d"])
     assert [(row.name, row.documents, row.examples) for row in rows] == [("site-01", 2, 3), ("site-03", 2, 2)]
     for row, values in zip(rows, ([low, middle], [high, highest]), strict=True):
         assert row.to_dict()["entropy"] == pytest.approx({"min": values[0], "mean": sum(values) / 2, "max": values[1]})

@@ -4,47 +4,67 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from grandrounds.experiment.loop import run as run_config
-from grandrounds.reproduce.corpora import CORPORA
+from grandrounds.experiment.many import Arm
+from grandrounds.reproduce import fedlcc
+from grandrounds.reproduce.corpora import CORPORA, DOCUMENTS
 from grandrounds.reproduce.feded import PAPER, numbers
-from grandrounds.reproduce.protocol import Wish, reproduce
+from grandrounds.reproduce.paper import PaperTable
+from grandrounds.reproduce.protocol import reproduce
+from grandrounds.reproduce.wish import Wish
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("GRANDROUNDS_DATA", ROOT.parent / "shared" / "data"))
 ENCODER = Path(os.environ.get("GRANDROUNDS_ENCODER", ROOT.parent / "minilm"))
 SHRUNK = {"partition.sites": 20, "federation.fraction": 0.05, "training.epochs": 1, "training.batch_size": 8}
+OF_DOCUMENTS = {
+    "data.public": 0.1,
+    "data.validation": 0.1,
+    "data.train_share": 0.05,
+    "partition.sites": 3,
+    "model.warm_up": 1,
+    "federation.evaluate_on": ["validation"],
+}
 
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(not DATA.is_dir(), reason="the corpora are not beside the project; set GRANDROUNDS_DATA"),
-    pytest.mark.skipif(not ENCODER.is_dir(), reason="no encoder is beside the project; set GRANDROUNDS_ENCODER"),
 ]
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One for all, so that targets share their arms."""
-    return tmp_path_factory.mktemp("feded")
+    return tmp_path_factory.mktemp("reproduced")
 
 
+def here(arms: Sequence[Arm], base: Path) -> None:
+    for arm in arms:
+        run_config(arm.config, base, arm.folder, resume=True)
+
+
+def check(table: PaperTable, out: Path) -> None:
+    """Something was measured, and what was written is what is told, without a machine's paths."""
+    assert json.loads((out / f"{table.target}.json").read_text("utf-8")) == json.loads(json.dumps(table.to_dict()))
+    assert any(cell.median is not None for row in table.rows for cell in row.cells)
+    assert str(DATA) not in table.to_markdown()
+    assert str(ENCODER) not in table.to_markdown()
+
+
+@pytest.mark.skipif(not ENCODER.is_dir(), reason="no encoder is beside the project; set GRANDROUNDS_ENCODER")
 @pytest.mark.parametrize("name", PAPER.targets)
 def test_a_target_runs_on_the_nearest_corpus(name: str, out: Path) -> None:
     own = [corpus for corpus in PAPER.targets[name].corpora if CORPORA[corpus].missing(DATA) is None]
     chosen = None if own else "eu-adr"  # the smallest
     if chosen and CORPORA[chosen].missing(DATA):
         pytest.skip(str(CORPORA[chosen].missing(DATA)))
-    wish = Wish(out, DATA, chosen, str(ENCODER), rounds=1, target_f1=0.5, cells=1, overrides=SHRUNK)
-    table = reproduce(
-        PAPER, name, wish, lambda arms, base: [run_config(a.config, base, a.folder, resume=True) for a in arms]
-    )
-    assert json.loads((out / f"{name}.json").read_text("utf-8")) == json.loads(json.dumps(table.to_dict()))
-    assert any(cell.measured for row in table.rows for cell in row.cells)
-    assert str(DATA) not in table.to_markdown()
-    assert str(ENCODER) not in table.to_markdown()
+    wish = Wish(out / "feded", DATA, chosen, str(ENCODER), rounds=1, target_f1=0.5, cells=1, overrides=SHRUNK)
+    check(reproduce(PAPER, name, wish, here), out / "feded")
 
 
 def test_the_corpora_are_nearly_of_the_size_that_the_paper_says(out: Path) -> None:
@@ -57,3 +77,46 @@ def test_the_corpora_are_nearly_of_the_size_that_the_paper_says(out: Path) -> No
     for name in own:
         printed = numbers()["table1"][name]
         assert found[CORPORA[name].title] == pytest.approx([printed["train"], printed["test"]], abs=2)
+
+
+@pytest.mark.parametrize("name", fedlcc.PAPER.targets)
+def test_a_target_of_documents_runs_on_the_nearest_corpus(name: str, out: Path) -> None:
+    wanted = fedlcc.PAPER.targets[name].corpora
+    own = [corpus for corpus in wanted if DOCUMENTS[corpus].missing(DATA) is None]
+    chosen = None if own else DOCUMENTS[wanted[0]].nearest
+    if chosen and DOCUMENTS[chosen].missing(DATA):
+        pytest.skip(str(DOCUMENTS[chosen].missing(DATA)))
+    wish = Wish(out / "fedlcc", DATA, chosen, "tiny", rounds=1, target_f1=0.2, cells=1, overrides=OF_DOCUMENTS)
+    check(reproduce(fedlcc.PAPER, name, wish, here), out / "fedlcc")
+
+
+@pytest.fixture
+def cdr() -> None:
+    if missing := DOCUMENTS["cdr"].missing(DATA):
+        pytest.skip(missing)
+
+
+@pytest.mark.usefixtures("cdr")
+def test_cdr_has_the_documents_and_pairs_that_the_paper_says(out: Path) -> None:
+    table = reproduce(fedlcc.PAPER, "table1", Wish(out / "pairs", DATA, "cdr"), here)
+    cells = [cell for row in table.rows if row.section == "CDR" for cell in row.cells]
+    assert [cell.median for cell in cells] == [cell.paper for cell in cells]
+    assert [cell.median for cell in cells[3:6]] == [1038, 1012, 1066]
+
+
+@pytest.mark.usefixtures("cdr")
+@pytest.mark.parametrize(
+    ("overrides", "documents"),
+    [
+        ({}, [1, 6, 14, 21, 78, 129, 124, 76, 38, 13]),
+        (
+            {"partition.entropy": "code", "partition.edges": [6, 8, 10, 12, 14, 16, 18, 20, 22]},
+            [5, 39, 84, 96, 120, 76, 51, 17, 5, 7],
+        ),
+    ],
+)
+def test_cdr_s_documents_by_structural_entropy(overrides: dict[str, object], documents: list[int], out: Path) -> None:
+    table = reproduce(fedlcc.PAPER, "figure2", Wish(out / "sites", DATA, "cdr", overrides=overrides), here)
+    assert [row.cells[0].median for row in table.rows] == documents
+    assert table.figure is not None
+    assert "CDR" in table.figure

@@ -41,7 +41,7 @@ def test_cdr_over_ten_sites(entropy: str, low: str, high: str, wish: dict[str, o
     dealt = partition(units, "structural_entropy", seed=1, entropy=entropy, **wish)  # type: ignore[arg-type]
     assert [len(held) for held in dealt.sites.values()] == sizes
     assert dealt.left_out == ()
-    rows = dealt.table([""] * len(documents), [document.id for document in documents])
+    rows = dealt.table([("",)] * len(documents), [document.id for document in documents])
     assert [row.documents for row in rows] == sizes
     spreads = [row.entropy for row in rows if row.entropy]
     assert len(spreads) == 10

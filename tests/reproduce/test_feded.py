@@ -15,7 +15,8 @@ from grandrounds.experiment.many import Arm
 from grandrounds.reproduce import PAPERS
 from grandrounds.reproduce.corpora import CORPORA
 from grandrounds.reproduce.feded import PAPER, numbers
-from grandrounds.reproduce.protocol import Study, Wish, places, reproduce
+from grandrounds.reproduce.protocol import Study, places, reproduce
+from grandrounds.reproduce.wish import Wish
 
 SHRUNK = {
     "data.options.hospitals": 2,
@@ -169,11 +170,11 @@ def test_a_missing_corpus_says_how_to_get_it(name: str, tmp_path: Path) -> None:
 
 def test_a_target_without_any_corpus_is_refused_and_one_with_some_names_the_rest(tmp_path: Path) -> None:
     with pytest.raises(GrandRoundsError, match=r"EU-ADR is missing \(--data is not given\).*--corpus synthetic"):
-        places(PAPER.targets["table4"], Wish(tmp_path))
+        places(PAPER, "table4", Wish(tmp_path))
     for part in ("train", "test"):
         (tmp_path / "gad" / "1").mkdir(parents=True, exist_ok=True)
         (tmp_path / "gad" / "1" / f"{part}.tsv").touch()
-    found, missing = places(PAPER.targets["table7"], Wish(tmp_path, tmp_path))
+    found, missing = places(PAPER, "table7", Wish(tmp_path, tmp_path))
     assert found == {"gad": "gad"}
     assert [sentence.partition(" is missing")[0] for sentence in missing] == ["i2b2 2010", "EU-ADR"]
 

@@ -247,3 +247,15 @@ def test_an_entity_named_by_one_mention_twice_counts_it_once(bert: Encoder) -> N
     examples, _ = task.examples([source, doubled])
     features = task.features(examples, bert)
     assert features.rows[0].entities == features.rows[1].entities
+
+
+def test_a_document_counts_for_the_label_of_each_of_its_pairs() -> None:
+    task = task_of(document())
+    (example,), _ = task.examples([document()])
+    assert sorted(task.answers(example)) == ["None", "None", "causes", "eases"]
+
+
+def test_types_that_nobody_shows_must_be_named() -> None:
+    with pytest.raises(ConfigError, match=r"name them in task\.pairs"):
+        task_of(replace(document(), relations=()), labels=["eases"])
+    assert task_of(replace(document(), relations=()), labels=["eases"], pairs="docred").relations == ("eases",)

@@ -160,7 +160,7 @@ def partition(
         entropy=entropy,
         edges=_numbers(edges),
     )
-    rows = dealt.table([example.label for example in examples], [str(example.document) for example in examples])
+    rows = dealt.table([made.answers(example) for example in examples], [str(example.document) for example in examples])
     if picture is not None:
         write_partition(rows, dealt.left_out, f"{scheme}: who holds what", picture)
     if plot is not None:

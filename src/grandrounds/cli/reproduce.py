@@ -17,8 +17,13 @@ from grandrounds.experiment.many import Arm, run_arms
 from grandrounds.reproduce import PAPERS
 from grandrounds.reproduce.corpora import CORPORA
 from grandrounds.reproduce.paper import PaperTable
-from grandrounds.reproduce.protocol import Paper, Wish, places
+from grandrounds.reproduce.protocol import Paper, places
 from grandrounds.reproduce.protocol import reproduce as reproduce_target
+from grandrounds.reproduce.wish import Wish
+
+
+def _each(setting: str) -> str:
+    return ", ".join(f"{getattr(paper, setting)} for {name}" for name, paper in PAPERS.items())
 
 
 def reproduce(
@@ -35,8 +40,13 @@ def reproduce(
         Optional[str], typer.Option(help="A hub name or a folder; by default the paper's, and tiny for synthetic.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each arm, with seeds 1 to N.", min=1)] = 1,
-    rounds: Annotated[int, typer.Option(help="Rounds of a federation.", min=1)] = 30,
-    target_f1: Annotated[float, typer.Option(help="Where rounds to a target are counted.", min=0, max=1)] = 0.72,
+    rounds: Annotated[
+        Optional[int], typer.Option(help=f"Rounds of a federation; by default {_each('rounds')}.", min=1)
+    ] = None,
+    target_f1: Annotated[
+        Optional[float],
+        typer.Option(help=f"Where rounds to a target are counted; by default {_each('target_f1')}.", min=0, max=1),
+    ] = None,
     cells: Annotated[Optional[int], typer.Option(help="Of a grid, only its first N rows.", min=1)] = None,
     out_folder: Annotated[
         Optional[Path], typer.Option("--out", help="Where runs, Markdown, JSON and SVG go; started again, it goes on.")
@@ -53,7 +63,8 @@ def reproduce(
     chosen = PAPERS[paper]
     overrides = dict(parse_override(word) for word in words or [] if "=" in word)
     folder = out_folder or Path("runs") / f"reproduce-{paper}"
-    wish = Wish(folder, data, corpus, encoder, seeds, rounds, target_f1, cells, overrides)
+    target_f1 = chosen.target_f1 if target_f1 is None else target_f1
+    wish = Wish(folder, data, corpus, encoder, seeds, rounds or chosen.rounds, target_f1, cells, overrides)
     names = _possible(chosen, [word for word in words or [] if "=" not in word], wish)
 
     def run(arms: Sequence[Arm], base: Path) -> None:
@@ -80,7 +91,7 @@ def _possible(paper: Paper, named: Sequence[str], wish: Wish) -> list[str]:
     possible, problems = [], dict[str, list[str]]()
     for name in named or paper.targets:
         try:
-            places(paper.targets[name], wish)
+            places(paper, name, wish)
             possible.append(name)
         except GrandRoundsError as problem:
             problems.setdefault(str(problem), []).append(name)

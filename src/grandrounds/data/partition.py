@@ -67,14 +67,14 @@ class Partition:
     entropy: Mapping[str, Spread] = field(default_factory=dict)
     """Site name -> H of its documents, where the scheme goes by it."""
 
-    def table(self, examples_labels: Sequence[str], documents: Sequence[str]) -> list[SiteRow]:
-        """A row a site; `examples_labels` and `documents` give each example's label and its document's id."""
+    def table(self, answers: Sequence[Sequence[str]], documents: Sequence[str]) -> list[SiteRow]:
+        """A row a site; `answers` and `documents` give the labels that each example counts for, and its document."""
         return [
             SiteRow(
                 name,
                 len({documents[i] for i in held}),
                 len(held),
-                dict(sorted(Counter(examples_labels[i] for i in held).items())),
+                dict(sorted(Counter(label for i in held for label in answers[i]).items())),
                 self.entropy.get(name),
             )
             for name, held in self.sites.items()

@@ -121,7 +121,7 @@ def read_holding(enrolment: Enrolment, data: Sequence[Path], format: str, test: 
         features = terms.task.features(examples, practice.encoder)
         splits[part] = Split(features, np.arange(len(examples)))
         if part == "train":
-            counted.update(example.label for example in examples)
+            counted.update(label for example in examples for label in terms.task.answers(example))
             counts = {"examples": len(examples), "notes": len({example.document for example in examples})}
             patients = {documents[example.document].attributes.get("patient") for example in examples}
             if None not in patients:

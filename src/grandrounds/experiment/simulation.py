@@ -78,7 +78,9 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     own = schools.of(config.model.encoder, config.training)
     algorithm, model = config.make_algorithm(), own.practice.initial_model()
     manifest = manifest_of(model, algorithm)
-    table = rows.dealt.table([example.label for example in examples], [str(example.document) for example in examples])
+    table = rows.dealt.table(
+        [task.answers(example) for example in examples], [str(example.document) for example in examples]
+    )
     _check_names(config, rows.dealt.sites)
     residents = {}
     for name, members in _pooled(rows.dealt.sites, algorithm.pooled).items():

@@ -107,12 +107,14 @@ class LocalizedContext(nn.Module):
         return states, marker_states, seen.flatten(0, 1)
 
     def _read_windows(self, batch: DocumentBatch) -> tuple[Tensor, Tensor]:
-        """A few windows at a time: a document of any length takes the memory of these few and of what comes out."""
-        if len(batch.input_ids) <= WINDOWS_AT_ONCE:
+        """A few windows at a time, or as many as documents: one of any length takes the memory of these and of
+        what comes out."""
+        at_once = max(WINDOWS_AT_ONCE, len(batch.entities))
+        if len(batch.input_ids) <= at_once:
             return states_and_attention(self.encoder, batch.input_ids, batch.attention_mask, batch.markers)
         windows = (batch.input_ids, batch.attention_mask, batch.markers)
         read = []
-        for ids, mask, markers in zip(*(torch.split(part, WINDOWS_AT_ONCE) for part in windows), strict=True):
+        for ids, mask, markers in zip(*(torch.split(part, at_once) for part in windows), strict=True):
             if torch.is_grad_enabled():
                 read.append(checkpoint(states_and_attention, self.encoder, ids, mask, markers, use_reentrant=False))
             else:

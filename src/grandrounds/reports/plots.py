@@ -35,23 +35,23 @@ class Curve:
 
 def f1_by_round(title: str, curves: Sequence[Curve], baselines: Mapping[str, float]) -> Html:
     """One or several curves, and trivial baselines as dashed lines."""
+    return svg(title, 3.2, partial(draw_f1, curves, baselines))
 
-    def draw(axes: Axes) -> None:
-        names = list(dict.fromkeys(curve.name for curve in curves if curve.points))
-        for i, name in enumerate(names):
-            for curve in curves:
-                if curve.name == name:
-                    _line(axes, curve, SERIES[i % len(SERIES)], "solid" if i < len(SERIES) else "dashdot")
-            axes.plot([], [], color=SERIES[i % len(SERIES)], label=short(name, 60))
-        for name, value in baselines.items():
-            axes.axhline(value, color=OTHER, linestyle=(0, (5, 3)), linewidth=1.3, label=f"trivial: {name}")
-        axes.set_xlabel("round")
-        axes.set_ylabel("F1")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(axis="y")
-        legend_above(axes, columns=3 if max(map(len, names), default=0) < 24 else 2)
 
-    return svg(title, 3.2, draw)
+def draw_f1(curves: Sequence[Curve], baselines: Mapping[str, float], axes: Axes) -> None:
+    names = list(dict.fromkeys(curve.name for curve in curves if curve.points))
+    for i, name in enumerate(names):
+        for curve in curves:
+            if curve.name == name:
+                _line(axes, curve, SERIES[i % len(SERIES)], "solid" if i < len(SERIES) else "dashdot")
+        axes.plot([], [], color=SERIES[i % len(SERIES)], label=short(name, 60))
+    for name, value in baselines.items():
+        axes.axhline(value, color=OTHER, linestyle=(0, (5, 3)), linewidth=1.3, label=f"trivial: {name}")
+    axes.set_xlabel("round")
+    axes.set_ylabel("F1")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(axis="y")
+    legend_above(axes, columns=3 if max(map(len, names), default=0) < 24 else 2)
 
 
 def bytes_per_site_and_round(names: Sequence[str], up: Sequence[float], down: Sequence[float]) -> Html:

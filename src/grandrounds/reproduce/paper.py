@@ -18,6 +18,7 @@ QUOTED = "quoted"
 UNITS: Mapping[str, Callable[[float], str]] = {
     "percent": lambda value: f"{value:.2f}",
     "count": lambda value: count(round(value)),
+    "number": lambda value: count(round(value)) if value == round(value) else f"{value:.2f}",
     "rounds": lambda value: f"{value:g}",
     "bytes": byte_size,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +12,15 @@ from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.experiment.config import Config, make_config
 from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.many import Arm
-from grandrounds.federation.contract import ALGORITHMS
 from grandrounds.federation.files import write_whole
 from grandrounds.reports.runs import Run, read_run
-from grandrounds.reproduce.corpora import CORPORA
+from grandrounds.reproduce.corpora import PaperCorpus
 from grandrounds.reproduce.paper import PaperTable, Setting
+from grandrounds.reproduce.wish import Overrides, Wish
 
-Overrides = Mapping[str, Any]
 Runner = Callable[[Sequence[Arm], Path], object]
 """Runs arms to their end in their folders; the path is where data starts."""
 
-OPTION_FOR = {
-    "seed": "--seeds",
-    "model.encoder": "--encoder",
-    "federation.rounds": "--rounds",
-    "federation.stop_at_f1": "--target-f1",
-    "data.format": "--corpus",
-}
 TOLD: Mapping[str, Callable[[Config], object]] = {
     "encoder": lambda config: Path(config.model.encoder).name,  # a folder's place is nobody's business
     "warm-up epochs": lambda config: config.model.warm_up,
@@ -44,67 +36,12 @@ TOLD: Mapping[str, Callable[[Config], object]] = {
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the command line asks for."""
-
-    out: Path
-    data: Path | None = None
-    corpus: str | None = None
-    """Instead of the paper's own."""
-    encoder: str | None = None
-    seeds: int = 1
-    rounds: int = 30
-    target_f1: float = 0.72
-    cells: int | None = None
-    """Of a grid, only its first rows."""
-    overrides: Overrides = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for key in self.overrides:
-            if key in OPTION_FOR:
-                raise ConfigError(f"'{key}' has an option of its own here; give {OPTION_FOR[key]} instead")
-        options = {option for name in ALGORITHMS for option in _options(name)}
-        for key in self._algorithm_keys():
-            if key not in options:
-                raise ConfigError(unknown("option of an algorithm", key, options))
-
-    def _algorithm_keys(self) -> dict[str, Any]:
-        prefix = "algorithm."
-        return {key.removeprefix(prefix): value for key, value in self.overrides.items() if key.startswith(prefix)}
-
-    def changes(self, algorithm: str) -> dict[str, Any]:
-        """The overrides, but of the algorithms' options only those that this one has."""
-        if algorithm not in ALGORITHMS:
-            raise ConfigError(unknown("algorithm", algorithm, ALGORITHMS))
-        own = _options(algorithm)
-        fitting = {f"algorithm.{key}" for key in self._algorithm_keys() if key in own}
-        return {key: v for key, v in self.overrides.items() if not key.startswith("algorithm.") or key in fitting}
-
-    def command(self, paper: str, target: str) -> str:
-        """The command line, without any machine's paths."""
-        default = Wish(self.out)
-        options = {
-            "corpus": self.corpus,
-            "encoder": self.encoder and _placeless(self.encoder),
-            "seeds": self.seeds,
-            "rounds": self.rounds,
-            "target-f1": None if self.target_f1 == default.target_f1 else self.target_f1,
-            "cells": self.cells,
-        }
-        words = ["grandrounds reproduce", paper, target, *self.texts(), *(["--data DIR"] if self.data else [])]
-        return " ".join([*words, *(f"--{name} {value}" for name, value in options.items() if value is not None)])
-
-    def texts(self) -> list[str]:
-        return [f"{key}={_placeless(value)}" for key, value in self.overrides.items()]
-
-
-@dataclass(frozen=True)
 class Target:
     """A table or figure of a paper."""
 
     title: str
     corpora: Sequence[str]
-    """The paper's own; where one corpus is chosen instead, it stands in for the first."""
+    """The paper's own; where one corpus is chosen instead, it stands in for the one it is nearest to, or the first."""
     make: Callable[[Study], PaperTable]
 
 
@@ -116,9 +53,16 @@ class Paper:
     content: Callable[[str, Wish], dict[str, Any]]
     """The protocol on a corpus, as a config's content."""
     stated: Callable[[str], Mapping[str, object]]
-    """What the paper says of its settings on a corpus, under the names of TOLD."""
+    """What the paper says of its settings on a corpus, under the names of `told`."""
     repeats: str
     """How often the paper runs, and what it reports."""
+    corpora: Mapping[str, PaperCorpus]
+    """Those that it can be run on."""
+    told: Mapping[str, Callable[[Config], object]] = field(default_factory=lambda: TOLD)
+    """The settings to be told, and what a config says of each."""
+    rounds: int = 30
+    target_f1: float = 0.72
+    """Where nobody wishes otherwise."""
 
 
 class Study:
@@ -127,7 +71,7 @@ class Study:
     def __init__(self, paper: Paper, name: str, wish: Wish, runner: Runner) -> None:
         self.paper, self.name, self.wish, self._runner = paper, name, wish, runner
         self.target = paper.targets[name]
-        self.places, self.missing = places(self.target, wish)
+        self.places, self.missing = places(paper, name, wish)
         self.arms: dict[str, Overrides] = {}
         self.notes: list[str] = []
         self._configs: dict[str, Config] = {}
@@ -178,10 +122,11 @@ class Study:
         )
 
     def _places_told(self) -> Iterator[str]:
+        titles = {name: corpus.title for name, corpus in self.paper.corpora.items()}
         for theirs, ours in self.places.items():
             if theirs != ours:
                 yield (
-                    f"The measured numbers are of {CORPORA[ours].title}, which stands in for {CORPORA[theirs].title}: "
+                    f"The measured numbers are of {titles[ours]}, which stands in for {titles[theirs]}: "
                     "they can't be compared with the paper's."
                 )
 
@@ -191,26 +136,30 @@ class Study:
         stated = [self.paper.stated(corpus) for corpus in self.places]
         lines = [
             Setting(name, _joined(s.get(name, "") for s in stated), _joined(map(tell, self._configs.values())))
-            for name, tell in TOLD.items()
+            for name, tell in self.paper.told.items()
         ]
+        lines = [line for line in lines if line.paper or line.here]
         lines.append(
             Setting("runs", self.paper.repeats, f"{self.wish.seeds}, the median" if self.wish.seeds > 1 else "1")
         )
         return [*lines, Setting("overrides", "", " ".join(self.wish.texts()))]
 
 
-def places(target: Target, wish: Wish) -> tuple[dict[str, str], list[str]]:
+def places(paper: Paper, name: str, wish: Wish) -> tuple[dict[str, str], list[str]]:
     """Which corpus is run in whose place, and a sentence on each that is missing; an error if none is there."""
+    own, corpora = paper.targets[name].corpora, paper.corpora
     if wish.corpus is not None:
-        if wish.corpus not in CORPORA:
-            raise ConfigError(unknown("corpus", wish.corpus, CORPORA))
-        wanted = {wish.corpus if wish.corpus in target.corpora else target.corpora[0]: wish.corpus}
+        if wish.corpus not in corpora:
+            raise ConfigError(unknown("corpus", wish.corpus, corpora))
+        near = (name for name in own if wish.corpus in (name, corpora[name].nearest))
+        wanted = {next(near, own[0]): wish.corpus}
     else:
-        wanted = {name: name for name in target.corpora}
-    lacks = {theirs: CORPORA[ours].missing(wish.data) for theirs, ours in wanted.items()}
+        wanted = {name: name for name in own}
+    lacks = {theirs: corpora[ours].missing(wish.data) for theirs, ours in wanted.items()}
     missing = [sentence for sentence in lacks.values() if sentence]
     if len(missing) == len(wanted):
-        raise GrandRoundsError(f"{'; '.join(missing)}; or try another one, such as --corpus synthetic")
+        nearest = corpora[next(iter(wanted.values()))].nearest
+        raise GrandRoundsError(f"{'; '.join(missing)}; or try another one, such as --corpus {nearest}")
     return {theirs: ours for theirs, ours in wanted.items() if not lacks[theirs]}, missing
 
 
@@ -237,18 +186,5 @@ def _finished(arm: Arm) -> bool:
         folder.close()
 
 
-def _options(algorithm: str) -> set[str]:
-    cls: Any = ALGORITHMS[algorithm]  # @algorithm made it a dataclass, which mypy can't see
-    return {option.name for option in fields(cls)}
-
-
 def _joined(values: Any) -> str:
     return " / ".join(dict.fromkeys("" if value is None else str(value) for value in values))
-
-
-def _placeless(value: Any) -> Any:
-    """Without a machine's paths; a hub name has a slash too, and stays."""
-    if isinstance(value, list):
-        return [_placeless(item) for item in value]
-    place = isinstance(value, str) and (value.startswith(("/", "~", ".")) or Path(value).exists())
-    return Path(value).name if place else value

@@ -96,7 +96,10 @@ class DocumentRE(Task):
             raise DataError("the corpora hold no relation; document_re needs relations to learn from")
         if NONE in relations:
             raise ConfigError(f"'{NONE}' is the absence of a relation and can't be a relation type; rename it")
-        return cls(options, relations, related_types(documents) if options.pairs == "related" else ())
+        related = related_types(documents) if options.pairs == "related" else frozenset()
+        if options.pairs == "related" and not related:
+            raise ConfigError("no document shows which types of entities are related: name them in task.pairs")
+        return cls(options, relations, related)
 
     @property
     def labels(self) -> Sequence[str]:
@@ -147,6 +150,11 @@ class DocumentRE(Task):
                 "name it in task.labels, or take it out of the corpus"
             )
         return self._ids[type]
+
+    def answers(self, example: DocumentExample) -> list[str]:
+        return [self.relations[r] for held in example.gold for r in sorted(held)] + [NONE] * example.gold.count(
+            frozenset()
+        )
 
     def knowing(self, examples: Sequence[DocumentExample], training: Iterable[Document]) -> list[DocumentExample]:
         """A fact of the training data is a relation between two names (DocRED's Ign-F1)."""

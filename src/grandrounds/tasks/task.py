@@ -102,6 +102,10 @@ class Task(ABC):
     def examples(self, documents: Sequence[Document]) -> tuple[Sequence[Example], Mapping[str, int]]:
         """The documents' examples, and what was left out, counted."""
 
+    def answers(self, example: Any) -> Sequence[str]:
+        """The labels that an example counts for: its own, or one or more a pair."""
+        return (example.label,)
+
     @abstractmethod
     def without_answers(self, document: Document) -> Document:
         """The document as a reader would bring it who has yet to ask the model."""

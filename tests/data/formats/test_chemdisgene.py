@@ -9,7 +9,7 @@ import pytest
 
 from grandrounds.data.documents import Relation
 from grandrounds.data.formats import read
-from grandrounds.errors import DataError
+from grandrounds.errors import DataError, GrandRoundsError
 
 ABSTRACTS = (
     "30|t|Orlistat, lipase and obesity in mice\n"
@@ -69,6 +69,16 @@ def test_the_curated_spelling_gives_the_same_relations(abstracts: Path):
     assert part.documents[0].relations == RELATIONS[:1]
     elsewhere = read("chemdisgene", abstracts, relations=str(abstracts.parent / "approved_relns_ctd_v?.tsv"))
     assert elsewhere.documents == part.documents
+
+
+def test_only_one_kind_is_one_relation_between_two_types(abstracts: Path):
+    twice = "30\tchem_gene:affects^binding\t5406\tMESH:D1\n"
+    (abstracts.parent / "dev_relationships.tsv").write_text(DERIVED + twice)
+    assert read("chemdisgene", abstracts, only="chem_gene").documents[0].relations == (
+        Relation("chem_gene", "MESH:D1", "5406"),
+    )
+    with pytest.raises(GrandRoundsError, match="did you mean 'gene_disease'"):
+        read("chemdisgene", abstracts, only="gene_diseas")
 
 
 def test_relations_that_have_no_place_are_counted(abstracts: Path):

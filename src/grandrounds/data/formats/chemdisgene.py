@@ -8,7 +8,8 @@ curated part has others: the option `relations` names them, '*' standing for any
 
 The two parts write the same relation otherwise: the one derived from CTD as chem_gene:increases^expression with the
 gene first, the curated one as chem^gene:increases-expression with the chemical first. Both are read as
-chem_gene:increases^expression with the chemical as head, so that a model of one can be scored on the other.
+chem_gene:increases^expression with the chemical as head, so that a model of one can be scored on the other. The option
+`only` ("gene_disease") keeps the relations between two types of entities, as one relation of that name.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from grandrounds.data.documents import Document, Relation
 from grandrounds.data.formats import pubtator
 from grandrounds.data.formats.pair_lists import rows
 from grandrounds.data.formats.source import Format, Notes, load
-from grandrounds.errors import DataError
+from grandrounds.errors import DataError, GrandRoundsError, unknown
 
 TYPES = {"chem": "Chemical", "gene": "Gene", "disease": "Disease"}
 _TYPE = re.compile(rf"({'|'.join(TYPES)})[_^]({'|'.join(TYPES)}):(?:(affects|decreases|increases)[-^])?(.+)")
+KINDS = ("chem_disease", "chem_gene", "gene_disease")
 
 UNKNOWN_DOCUMENT = "relations of documents that this corpus file does not have"
 NO_MENTION = "relations with a concept that no mention of its type has, left out"
@@ -44,9 +46,12 @@ class _Stated:
     """The two concepts, in either order."""
 
 
-def read(path: Path, notes: Notes, *, relations: str = "") -> Iterator[Document]:
+def read(path: Path, notes: Notes, *, relations: str = "", only: str = "") -> Iterator[Document]:
+    if only and only not in KINDS:
+        raise GrandRoundsError(unknown("kind of relation", only, KINDS))
     abstracts = load(path)  # first, so that what is no corpus at all is not asked for its relations
-    yield from parse(abstracts, path, {file: load(file) for file in _files(path, relations)}, notes)
+    documents = parse(abstracts, path, {file: load(file) for file in _files(path, relations)}, notes)
+    yield from (_of_one_kind(document, only) for document in documents) if only else documents
 
 
 def parse(abstracts: str, path: Path, relations: Mapping[Path, str], notes: Notes) -> Iterator[Document]:
@@ -93,6 +98,11 @@ def _relations(document: Document, stated: Iterable[_Stated], notes: Notes) -> I
         else:
             seen.add((one.type, head, tail))
             yield one.type, head, tail
+
+
+def _of_one_kind(document: Document, kind: str) -> Document:
+    ends = ((one.head, one.tail) for one in document.relations if one.type.partition(":")[0] == kind)
+    return replace(document, relations=tuple(Relation(kind, *pair) for pair in dict.fromkeys(ends)))
 
 
 def _files(path: Path, pattern: str) -> Sequence[Path]:
