@@ -239,7 +239,7 @@ class Conduct:
         """Whether this is the best round so far by validation; the test set has no say."""
         if "validation" not in scores:
             return False
-        f1 = scores["validation"]["f1"]
+        f1 = scores["validation"][self.ground.practice.task.criterion]
         better = f1 > self.progress.best_f1
         self.progress = replace(
             self.progress,

@@ -103,7 +103,10 @@ class Learner:
         """Epochs of mini-batches. `loss` replaces the task's; `only` are the rows of the split to train on."""
         chosen = self._split(split)
         rows = np.arange(len(chosen)) if only is None else np.asarray(only, dtype=np.int64)
+        bags = self.practice.task.bags(chosen.features, chosen.rows[rows])
         lengths = chosen.lengths[rows]
+        if bags is not None:
+            lengths = np.array([lengths[bag].max() for bag in bags], dtype=np.int64)
         loss = self.practice.task.loss if loss is None else loss
         own = optimizer is None
         optimizer = self._renewed_or_kept(learning_rate) if optimizer is None else optimizer
@@ -113,8 +116,9 @@ class Learner:
         with global_seed(*self._purpose("dropout", self._trainings)):
             for epoch in range(self.practice.training.epochs if epochs is None else epochs):
                 order = self.seeded("order", self._trainings, epoch)
-                for batch_rows in training_batches(lengths, self.practice.training.batch_size, order):
-                    self._step(loss, chosen, rows[batch_rows], optimizer, parameters)
+                for batch in training_batches(lengths, self.practice.training.batch_size, order):
+                    places = batch if bags is None else np.concatenate([bags[i] for i in batch])
+                    self._step(loss, chosen, rows[places], optimizer, parameters)
         self.model.eval()
         if own and self.practice.training.optimizer_state == "keep":
             self._keep_optimizer(optimizer)

@@ -75,6 +75,7 @@ class DistantRE(Task):
     unit: ClassVar[str] = "example"
     markers: ClassVar[Sequence[str]] = MARKERS
     criterion: ClassVar[str] = "auc"
+    bagged: ClassVar[bool] = True
     Options: ClassVar[type[BaseModel]] = DistantREOptions
     options: DistantREOptions
 

@@ -74,6 +74,10 @@ class Task(ABC):
     """Word pieces that the task reserves in the tokenizer."""
     one_class: ClassVar[bool] = True
     """Whether each row has one answer, a class of `labels`, so that predictions can be averaged and distilled."""
+    criterion: ClassVar[str] = "f1"
+    """The score by which the best round is chosen on validation data."""
+    bagged: ClassVar[bool] = False
+    """Whether facts have bags of sentences, of which some may be chosen."""
     calibrates: ClassVar[bool] = False
     """Whether what answers are decided by is chosen on validation data."""
     localized: ClassVar[bool] = False
@@ -128,6 +132,10 @@ class Task(ABC):
 
     @abstractmethod
     def features(self, examples: Sequence[Any], encoder: Encoder) -> Features: ...
+
+    def bags(self, features: Any, rows: NDArray[np.int64]) -> Sequence[NDArray[np.int64]] | None:
+        """What of these rows must be in one training batch, as places in them; None: each row is by itself."""
+        return None
 
     @abstractmethod
     def model(self, encoder: Encoder) -> nn.Module: ...

@@ -1,0 +1,101 @@
+"""Lazy multiple instance learning (FedDS, 2020, Algorithms 1 and 2): before sites train, they agree on the one reliable
+sentence of each fact.
+
+Eq. 2  LazyMIL.score: the surest of a site's own sentences        Alg. 1  choose        Eq. 3  LazyMIL.train
+Eq. 5  mean, uniform
+
+A fact travels as a digest under a secret that the server does not know, with one byte for how sure the site is; which
+sentence it is, no one else learns.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from hashlib import blake2b, sha256
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from grandrounds.federation import (
+    Algorithm,
+    BagScores,
+    Cohort,
+    Kept,
+    Parameters,
+    Selection,
+    Server,
+    Site,
+    algorithm,
+    mean,
+    on_site,
+)
+from grandrounds.federation.payloads import DIGEST_BYTES
+
+GLOBAL, BEST = "global model", "best sentences"
+
+
+@algorithm("lazy_mil")
+class LazyMIL(Algorithm):
+    needs_secret: ClassVar[bool] = True
+    needs_bags: ClassVar[bool] = True
+    weight_by: ClassVar[str] = "uniform"  # Eq. 5
+
+    def round(self, server: Server, cohort: Cohort) -> None:
+        scores = {r.site.site: r.payload for r in cohort.ask(self.score, Parameters.of(server.model))}
+        chosen = choose(scores, server.round)
+        server.load(mean(cohort.ask_each(self.train, {site: (Selection(won),) for site, won in chosen.items()})))
+
+    @on_site
+    def score(self, site: Site, parameters: Parameters) -> BagScores:
+        """Eq. 2 for each fact of the site; the site keeps which sentence it was."""
+        site.load(parameters)
+        facts, best, values = surest_sentences(site)
+        digests = [keyed(site.secret, fact) for fact in facts]
+        order = sorted(range(len(digests)), key=lambda i: digests[i])
+        site.keep(GLOBAL, site.model)
+        site.keep(BEST, Kept(rows=torch.from_numpy(best[order])))
+        return BagScores(
+            torch.from_numpy(np.frombuffer(b"".join(digests[i] for i in order), dtype=np.uint8).reshape(-1, DIGEST_BYTES).copy()),
+            torch.from_numpy(np.rint(255 * values[order]).astype(np.uint8)),
+        )
+
+    @on_site
+    def train(self, site: Site, selection: Selection) -> Parameters:
+        """Eq. 3 on the sentences that won; a site that won nothing gives back what it got."""
+        best = Kept()
+        site.recall(GLOBAL, site.model)
+        site.recall(BEST, best)
+        site.train(only=best["rows"][selection.chosen.bool()].tolist())
+        return Parameters.of(site.model)
+
+
+def surest_sentences(site: Site) -> Any:
+    raise NotImplementedError
+
+
+def keyed(secret: bytes, fact: tuple[str, ...]) -> bytes:
+    """A fact's digest, which tells nothing to who has not the sites' secret."""
+    return hmac.new(secret, "\x1f".join(fact).encode(), sha256).digest()[:DIGEST_BYTES]
+
+
+def choose(scores: Mapping[str, BagScores], round: int) -> dict[str, Tensor]:
+    """Algorithm 1 on the server: for each fact the surest site. Of equally sure ones a hash of the round and of all that
+    is known of the fact decides, so that no site is favoured and every runtime decides alike."""
+    reports: dict[bytes, list[tuple[int, str, int]]] = {}
+    for site, payload in sorted(scores.items()):
+        for place, (fact, value) in enumerate(zip(payload.facts.numpy(), payload.values.tolist(), strict=True)):
+            reports.setdefault(fact.tobytes(), []).append((value, site, place))
+    chosen = {site: torch.zeros(len(payload.facts), dtype=torch.uint8) for site, payload in scores.items()}
+    for told in reports.values():
+        top = max(value for value, _, _ in told)
+        known = repr((round, [(site, value) for value, site, _ in told]))
+        _, site, place = min(
+            (blake2b(f"{known} {site}".encode(), digest_size=8).digest(), site, place)
+            for value, site, place in told
+            if value == top
+        )
+        chosen[site][place] = 1
+    return chosen
