@@ -13,11 +13,12 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from hashlib import blake2b, sha256
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import Tensor
 
 from grandrounds.federation import (
     Algorithm,
@@ -52,15 +53,13 @@ class LazyMIL(Algorithm):
     def score(self, site: Site, parameters: Parameters) -> BagScores:
         """Eq. 2 for each fact of the site; the site keeps which sentence it was."""
         site.load(parameters)
-        facts, best, values = surest_sentences(site)
-        digests = [keyed(site.secret, fact) for fact in facts]
-        order = sorted(range(len(digests)), key=lambda i: digests[i])
+        sure = site.infer("train", site.practice.task.sureness).values[:, 0].numpy()
+        best = {keyed(site.secret, fact): rows[sure[rows].argmax()] for fact, rows in site.facts("train")}
+        rows = np.array([row for _, row in sorted(best.items())], dtype=np.int64)
+        digests = np.frombuffer(b"".join(sorted(best)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
         site.keep(GLOBAL, site.model)
-        site.keep(BEST, Kept(rows=torch.from_numpy(best[order])))
-        return BagScores(
-            torch.from_numpy(np.frombuffer(b"".join(digests[i] for i in order), dtype=np.uint8).reshape(-1, DIGEST_BYTES).copy()),
-            torch.from_numpy(np.rint(255 * values[order]).astype(np.uint8)),
-        )
+        site.keep(BEST, Kept(rows=torch.from_numpy(rows)))
+        return BagScores(torch.from_numpy(digests.copy()), rounded(sure[rows]))
 
     @on_site
     def train(self, site: Site, selection: Selection) -> Parameters:
@@ -72,8 +71,9 @@ class LazyMIL(Algorithm):
         return Parameters.of(site.model)
 
 
-def surest_sentences(site: Site) -> Any:
-    raise NotImplementedError
+def rounded(values: NDArray[np.float32]) -> Tensor:
+    """A byte each: enough to choose by, too little to tell much of a sentence."""
+    return torch.from_numpy(np.rint(255 * values).astype(np.uint8))
 
 
 def keyed(secret: bytes, fact: tuple[str, ...]) -> bytes:

@@ -68,6 +68,8 @@ class Model(Section):
     """[model]"""
 
     encoder: str = "tiny"
+    vectors: str | None = None
+    """Word vectors, GloVe text or word2vec binary, for the encoder `words`."""
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Instead of the encoder's own; 0 saves up to 40% of a step on a CPU, where dropping out attention is slow."""
     warm_up: int = Field(0, ge=0)
@@ -199,6 +201,12 @@ class Config(Section):
             raise ConfigError(
                 f"'{algorithm.name}' contrasts localized contexts, and '{task.name}' has none: "
                 f"take task.name = {others}, or algorithm.name = moon"
+            )
+        if algorithm.needs_bags and not task.bagged:
+            others = " or ".join(name for name, other in TASKS.items() if other.bagged)
+            raise ConfigError(
+                f"'{algorithm.name}' chooses among the sentences of a fact, and '{task.name}' has one: "
+                f"take task.name = {others}"
             )
         if algorithm.public_at_sites and not task.one_class:
             raise ConfigError(

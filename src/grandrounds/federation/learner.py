@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -168,6 +168,11 @@ class Learner:
         """Decide by what is best on validation data, where there are any."""
         if VALIDATION in self._splits and self.practice.task.calibrates:
             self.counts(VALIDATION)
+
+    def facts(self, split: str = "train") -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
+        """Each fact of the split with the rows of its sentences, where the task has bags."""
+        chosen = self._split(split)
+        return self.practice.task.facts(chosen.features, chosen.rows)
 
     def infer(self, split: str, give: Callable[[nn.Module, Any], Tensor], model: nn.Module | None = None) -> PerRow:
         """What `give` makes of each row of the split with this model, or another; `at(batch.index)` finds it again."""

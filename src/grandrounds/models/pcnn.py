@@ -18,7 +18,9 @@ FARTHEST, POSITION_WIDTH = 100, 5
 class CNN(nn.Module):
     pieces = 1
 
-    def __init__(self, encoder: Encoder, classes: int, dropout: float = 0.5, filters: int = 230, width: int = 3) -> None:
+    def __init__(
+        self, encoder: Encoder, classes: int, dropout: float = 0.5, filters: int = 230, width: int = 3
+    ) -> None:
         super().__init__()
         self.encoder = encoder.build()
         self.position = nn.ModuleList(nn.Embedding(2 * FARTHEST + 1, POSITION_WIDTH) for _ in range(2))

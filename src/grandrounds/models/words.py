@@ -6,7 +6,7 @@ It is a Hugging Face model of type `words`, so that it is named, saved, loaded a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -150,10 +150,10 @@ def _binary(
             yield name, np.frombuffer(values, dtype="<f4").astype(np.float32)
 
 
-def vector_table(words: Sequence[str], vectors: Vectors, table: Tensor) -> Tensor:
-    """The table, [words, width], with the vectors that are known in place of what was drawn."""
-    out = table.clone()
-    for row, word in enumerate(words):
-        if word in vectors:
-            out[row] = torch.from_numpy(vectors[word])
-    return out
+def fill_vectors(model: Any, tokenizer: Any, path: Path) -> None:
+    """Put the file's vectors in place of what was drawn, for the words that it has; the others keep theirs."""
+    vocabulary = tokenizer.get_vocab()
+    vectors = read_vectors(path, vocabulary)
+    with torch.no_grad():
+        for word, vector in vectors.items():
+            model.embeddings.weight[vocabulary[word]] = torch.from_numpy(vector)

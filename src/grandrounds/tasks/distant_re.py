@@ -8,7 +8,7 @@ of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -181,15 +181,23 @@ class DistantRE(Task):
             marked = mark_pair(cut, window + 6 * plain, tokenizer.cls_token_id, tokenizer.sep_token_id, marker)
             rows.append(_unmarked(marked, set(marker.values())) if plain else marked)
         made = PairFeatures.of(rows, [self._ids[example.label] for example in examples], tokenizer.pad_token_id)
-        return DistantFeatures(
-            **vars(made),
-            facts=_numbered([example.fact for example in examples]),
-            pairs=_numbered([example.pair for example in examples]),
-        )
+        facts, names = _numbered([example.fact for example in examples])
+        pairs, _ = _numbered([example.pair for example in examples])
+        return DistantFeatures(**vars(made), facts=facts, pairs=pairs, names=names)
 
     def bags(self, features: DistantFeatures, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Places in `rows` of the sentences of each fact."""
         return grouped(features.facts[rows])
+
+    def facts(
+        self, features: DistantFeatures, rows: NDArray[np.int64]
+    ) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
+        for bag in self.bags(features, rows):
+            yield features.names[features.facts[rows[bag[0]]]], bag
+
+    def sureness(self, model: Any, batch: DistantRows) -> Tensor:
+        p = model.classify(model.represent(batch)).softmax(dim=1)
+        return p.gather(1, batch.labels[batch.bag][:, None])
 
     # The network and its score
 
@@ -315,6 +323,8 @@ class DistantFeatures(PairFeatures):
     facts: NDArray[np.int64]
     """[sentences]: the number of each one's fact."""
     pairs: NDArray[np.int64]
+    names: Sequence[tuple[str, ...]]
+    """Of each fact by its number: head, relation, tail."""
 
     @cached_property
     def answers(self) -> NDArray[np.int64]:
@@ -335,9 +345,9 @@ def grouped(keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(keys) else []
 
 
-def _numbered(keys: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
+def _numbered(keys: Sequence[tuple[str, ...]]) -> tuple[NDArray[np.int64], list[tuple[str, ...]]]:
     numbers: dict[tuple[str, ...], int] = {}
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64), list(numbers)
 
 
 def _known_as(document: Document, entity: Entity) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -136,6 +136,14 @@ class Task(ABC):
     def bags(self, features: Any, rows: NDArray[np.int64]) -> Sequence[NDArray[np.int64]] | None:
         """What of these rows must be in one training batch, as places in them; None: each row is by itself."""
         return None
+
+    def facts(self, features: Any, rows: NDArray[np.int64]) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
+        """Where the task is `bagged`: each fact as all sites name it, with the places in `rows` of its sentences."""
+        raise NotImplementedError
+
+    def sureness(self, model: nn.Module, batch: Any) -> Tensor:
+        """Where the task is `bagged`: [rows, 1], the probability of each sentence's own relation."""
+        raise NotImplementedError
 
     @abstractmethod
     def model(self, encoder: Encoder) -> nn.Module: ...
