@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from grandrounds.data import knowledge_base
+from grandrounds.data.distant import label
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import (
     Corpus,
@@ -24,6 +26,7 @@ from grandrounds.data.formats import (
     read,
 )
 from grandrounds.data.formats.source import lines, load
+from grandrounds.data.knowledge_base import read_facts
 from grandrounds.data.pairs import (
     NOT_INCLUDE,
     PAIRS,
@@ -245,6 +248,21 @@ def test_distant_supervision_counts_and_no_sentence_lost(
     written = opennre.render(found.documents, notes)
     assert not notes
     assert tuple(opennre.parse(lines(written), Path("a"), notes)) == found.documents
+
+
+def test_facts_of_ctd_label_the_abstracts_of_chemdisgene():
+    notes: Counter[str] = Counter()
+    abstracts = corpus("pubtator", "chemdisgene/dev_abstracts.txt.gz")
+    facts = read_facts(DATA / "chemdisgene/train_relationships.tsv.gz", notes, columns=(4, 2, 3))
+    assert (facts.facts, notes) == (93_812, {knowledge_base.TWICE: 167_016 - 93_812})
+    # Without types, 29 instances would be about genes that have the number of a species.
+    labelled = label(abstracts, facts, notes, types=convention("chemdisgene").types)
+    told = labelled.statistics
+    assert told["types"] == {"Chemical:Disease": 2339, "Chemical:Gene": 3229, "Gene:Disease": 533}
+    assert (told["instances"], told["instances of NA"], told["sentences"]) == (2 * 6101, 6101, 16_532)
+    assert len(told["relation"]) == 14 + 1
+    found = {(r.head, r.type, r.tail) for document in labelled.documents(abstracts) for r in document.relations}
+    assert len(found) == told["facts found"]
 
 
 @pytest.mark.parametrize(
