@@ -154,7 +154,7 @@ def test_in_windows_no_mention_is_lost_and_far_ones_share_no_context(bert: Encod
     # insulin's one mention, in the last window, and a mention of the first sentence alone have nothing in common.
     first = torch.tensor([[[0], [len(source.mentions) - 1]]])
     attention = localized_context.mean_of(localized_context.mean_of(seen, batch.mentions), first)
-    context = localized_context.localized_context(states, localized_context.localized_attention(attention))
+    context = localized_context.localized_context(states, attention)
     assert context[0, 0, 1].abs().max() == 0
     assert context[0, 1, 1].abs().max() > 0
 

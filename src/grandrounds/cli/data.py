@@ -18,14 +18,14 @@ from grandrounds.data.formats import Corpus, write
 from grandrounds.data.partition import SCHEMES, SiteRow
 from grandrounds.data.partition import partition as deal
 from grandrounds.data.structural_entropy import READINGS
-from grandrounds.errors import ConfigError, DataError, unknown
+from grandrounds.errors import ConfigError, unknown
 from grandrounds.experiment.config import parse_override
 from grandrounds.federation.files import write_whole
 from grandrounds.reports.plots import Dealt, documents_and_entropy
 from grandrounds.reports.report import write_partition
 from grandrounds.reports.wording import H_COLUMN, spread
 from grandrounds.tasks import TASKS
-from grandrounds.tasks.task import UNITS
+from grandrounds.tasks.task import UNITS, no_example
 
 app = typer.Typer(help="Look at corpora, convert them, deal them out to sites.", no_args_is_help=True)
 Files = Annotated[
@@ -149,7 +149,7 @@ def partition(
     made = TASKS[task].of(TASKS[task].Options(), corpus.documents)
     examples, left = made.examples(corpus.documents)
     if not examples:
-        raise DataError(f"the corpus holds no example of {task}")
+        raise no_example(made, "the corpus holds", left)
     dealt = deal(
         made.units(examples, corpus.documents, unit or made.unit),
         scheme,
