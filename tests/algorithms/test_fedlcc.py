@@ -233,14 +233,13 @@ def test_a_site_that_sat_out_contrasts_with_its_own_last_model(
     content: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     had: list[tuple[str, int, bool]] = []
-    recall = Site.recall
+    holds = Site.holds
 
-    def watched(self: Site, name: str, into: Any) -> bool:
-        found = recall(self, name, into)
-        had.append((self.who, self.round, found))
-        return found
+    def watched(self: Site, name: str) -> bool:
+        had.append((self.who, self.round, holds(self, name)))
+        return holds(self, name)
 
-    monkeypatch.setattr(Site, "recall", watched)
+    monkeypatch.setattr(Site, "holds", watched)
     grandrounds.run(content("fedlcc", 5, more={"federation.fraction": 0.67}), out=tmp_path / "run")
     asked = [(site, line["round"]) for line in metrics(tmp_path / "run") for site in line["sites"]]
     seen: set[str] = set()

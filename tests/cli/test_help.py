@@ -24,6 +24,7 @@ COMMANDS = {
     "data stats": ("FILES", "--format", "--option"),
     "data convert": ("Example: grandrounds data convert", "--to"),
     "data partition": ("Example: grandrounds data partition", "--scheme"),
+    "data distant": ("Example: grandrounds data distant", "--kb", "--columns", "--na-ratio", "--seed"),
     "audit verify": ("A run folder, or an audit.jsonl.",),
 }
 

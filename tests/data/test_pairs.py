@@ -91,3 +91,11 @@ def test_types_are_those_that_relations_join():
 def test_a_list_that_is_none_is_refused(text: str):
     with pytest.raises(DataError, match="'pairs' must be JSON: a list of"):
         listed_pairs(replace(DOCUMENT, attributes={"pairs": text}), "pairs")
+
+
+def test_a_pair_listed_twice_is_asked_once_and_none_with_itself():
+    document = replace(DOCUMENT, attributes={"pairs": list_pairs([("C1", "D1"), ("C1", "D1")])})
+    assert candidate_pairs(document, None) == (("C1", "D1"),)
+    document = replace(DOCUMENT, attributes={"pairs": list_pairs([("C1", "C1")])})
+    with pytest.raises(DataError, match="pairs an entity with itself"):
+        candidate_pairs(document, None)

@@ -14,6 +14,7 @@ from transformers import AutoModel
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.errors import ConfigError
+from grandrounds.models import localized_context as module
 from grandrounds.models.encoder import Encoder, showing_attention, states_and_attention
 from grandrounds.models.localized_context import (
     GroupedBilinear,
@@ -109,7 +110,8 @@ def test_the_whole_model_is_eqs_1_to_10(bert: Encoder) -> None:
     reading = model(batch)
     logits, contexts, attentions = by_hand(bert, model, document())
     assert logits.shape == (4, 2)
-    np.testing.assert_allclose(reading.attention.detach().numpy(), attentions, atol=1e-6)
+    found = localized_attention(reading.looks, batch.pairs)
+    np.testing.assert_allclose(found.detach().numpy(), attentions, atol=1e-6)
     np.testing.assert_allclose(reading.context.detach().numpy(), contexts, atol=1e-5)
     np.testing.assert_allclose(reading.logits.detach().numpy(), logits, atol=1e-5)
     assert np.abs(logits[0] - logits[1]).max() > 1e-4, "a test that cannot fail"
@@ -141,22 +143,26 @@ def test_means_are_of_the_members_alone() -> None:
     np.testing.assert_allclose(mean_of(values, torch.tensor([[0, 1], [2, -1], [-1, -1]])).numpy(), [[3], [9], [0]])
 
 
+FIRST = torch.tensor([[0, 0, 1]])  # the first document's first entity with its second
+
+
 def attention(*rows: list[float]) -> torch.Tensor:
     """[1 document, entities, 1 head, pieces]"""
     return torch.tensor(rows)[None, :, None, :]
 
 
 def test_context_is_zero_where_either_entity_does_not_look() -> None:
-    a = localized_attention(attention([0.5, 0.5, 0.0, 0.0], [0.0, 0.2, 0.8, 0.0]))[0, :, 0, 1]
+    a = localized_attention(attention([0.5, 0.5, 0.0, 0.0], [0.0, 0.2, 0.8, 0.0]), FIRST)[0]
     np.testing.assert_allclose(a.numpy(), [0, 1, 0, 0])
-    a = localized_attention(attention([0.2, 0.3, 0.5], [0.5, 0.1, 0.4]))[0, :, 0, 1]
+    a = localized_attention(attention([0.2, 0.3, 0.5], [0.5, 0.1, 0.4]), FIRST)[0]
     np.testing.assert_allclose(a.numpy(), np.array([0.1, 0.03, 0.2]) / 0.33, rtol=1e-6)
 
 
 def test_a_pair_without_common_attention_has_no_context_and_a_finite_gradient() -> None:
     looks = attention([0.4, 0.6, 0.0, 0.0], [0.0, 0.0, 0.3, 0.7]).requires_grad_()
     states = torch.randn(1, 4, 3)
-    found = localized_context(states, localized_attention(looks))
+    found = localized_context(states, looks)
+    assert localized_attention(looks, FIRST).count_nonzero() == 0
     assert found[0, 0, 1].tolist() == [0, 0, 0]
     assert found[0, 0, 0].abs().min() > 0
     found.sum().backward()
@@ -166,7 +172,7 @@ def test_a_pair_without_common_attention_has_no_context_and_a_finite_gradient() 
 def test_heads_are_multiplied_before_they_are_summed() -> None:
     looks = torch.tensor([[[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.6, 0.4]]])[None]  # [1, entities, heads, pieces]
     q = np.array([0.9 * 0.3 + 0.2 * 0.6, 0.1 * 0.7 + 0.8 * 0.4])
-    np.testing.assert_allclose(localized_attention(looks)[0, :, 0, 1].numpy(), q / q.sum(), rtol=1e-6)
+    np.testing.assert_allclose(localized_attention(looks, FIRST)[0].numpy(), q / q.sum(), rtol=1e-6)
 
 
 def test_the_grouped_bilinear_form_is_a_sum_over_groups() -> None:
@@ -179,6 +185,23 @@ def test_the_grouped_bilinear_form_is_a_sum_over_groups() -> None:
     np.testing.assert_allclose(bilinear(z_s, z_o).detach().numpy(), expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(ConfigError, match=r"task\.block = 4 does not divide the encoder's width of 6"):
         GroupedBilinear(6, 2, block=4)
+
+
+def test_many_pairs_are_computed_in_parts_with_the_same_numbers_and_gradients(
+    bert: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, model, batch = made(bert, [document(), document("s", "aspirin eased pain .")])
+    found = []
+    for pairs, largest in ((2048, 1 << 24), (2, 100)):
+        monkeypatch.setattr(module, "PAIRS_AT_ONCE", pairs)
+        monkeypatch.setattr(module, "LARGEST", largest)
+        model.zero_grad()
+        task.loss(model, batch).backward()
+        gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        with torch.no_grad():
+            found.append((model(batch).logits.numpy(), gradient.numpy()))
+    for whole, parts in zip(*found, strict=True):
+        np.testing.assert_allclose(whole, parts, atol=1e-6)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -11,9 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from grandrounds.data import knowledge_base
+from grandrounds.data.distant import label
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import Corpus, brat, chemdisgene, conll, documents_json, pubtator_lines, read
-from grandrounds.data.formats.source import load
+from grandrounds.data.formats import (
+    Corpus,
+    brat,
+    chemdisgene,
+    conll,
+    documents_json,
+    opennre,
+    pair_sentence,
+    pubtator_lines,
+    read,
+)
+from grandrounds.data.formats.source import lines, load
+from grandrounds.data.knowledge_base import read_facts
 from grandrounds.data.pairs import (
     NOT_INCLUDE,
     PAIRS,
@@ -209,6 +222,47 @@ def test_docred_counts(part: str, sentences: int, entities: int, listed: int, re
     stated = [relation for document in found.documents for relation in document.relations]
     assert len(stated) == relations
     assert sum("evidence" in relation.attributes for relation in stated) == with_evidence
+
+
+@pytest.mark.parametrize(
+    ("format", "name", "sentences", "unrelated", "facts", "unrelated_pairs", "overlapping"),
+    [
+        ("bere", "bere-dti/valid.json", 6133, 4686, 83, 4686, 49),
+        ("bere", "bere-dti/test.json", 6312, 4734, 83, 4734, 57),
+        # The 1,082 facts that GIDS counts are 816 and 266 pairs without a relation.
+        ("nre", "gids/dev.tsv", 1864, 447, 816, 266, 1),
+    ],
+)
+def test_distant_supervision_counts_and_no_sentence_lost(
+    format: str, name: str, sentences: int, unrelated: int, facts: int, unrelated_pairs: int, overlapping: int
+):
+    found = noted(format, name)
+    assert found.notes == {pair_sentence.OVERLAP: overlapping}
+    assert len(found.documents) == sentences
+    assert sum(not document.relations for document in found.documents) == unrelated
+    stated = [relation for document in found.documents for relation in document.relations]
+    assert len({(relation.head, relation.type, relation.tail) for relation in stated}) == facts
+    without = [tuple(m.concept for m in document.mentions) for document in found.documents if not document.relations]
+    assert len(set(without)) == unrelated_pairs
+    notes: Counter[str] = Counter()
+    written = opennre.render(found.documents, notes)
+    assert not notes
+    assert tuple(opennre.parse(lines(written), Path("a"), notes)) == found.documents
+
+
+def test_facts_of_ctd_label_the_abstracts_of_chemdisgene():
+    notes: Counter[str] = Counter()
+    abstracts = corpus("pubtator", "chemdisgene/dev_abstracts.txt.gz")
+    facts = read_facts(DATA / "chemdisgene/train_relationships.tsv.gz", notes, columns=(4, 2, 3))
+    assert (facts.facts, notes) == (93_812, {knowledge_base.TWICE: 167_016 - 93_812})
+    # Without types, 29 instances would be about genes that have the number of a species.
+    labelled = label(abstracts, facts, notes, types=convention("chemdisgene").types)
+    told = labelled.statistics
+    assert told["types"] == {"Chemical:Disease": 2339, "Chemical:Gene": 3229, "Gene:Disease": 533}
+    assert (told["instances"], told["instances of NA"], told["sentences"]) == (2 * 6101, 6101, 16_532)
+    assert len(told["relation"]) == 14 + 1
+    found = {(r.head, r.type, r.tail) for document in labelled.documents(abstracts) for r in document.relations}
+    assert len(found) == told["facts found"]
 
 
 @pytest.mark.parametrize(

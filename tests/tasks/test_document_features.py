@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import tracemalloc
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -154,7 +155,7 @@ def test_in_windows_no_mention_is_lost_and_far_ones_share_no_context(bert: Encod
     # insulin's one mention, in the last window, and a mention of the first sentence alone have nothing in common.
     first = torch.tensor([[[0], [len(source.mentions) - 1]]])
     attention = localized_context.mean_of(localized_context.mean_of(seen, batch.mentions), first)
-    context = localized_context.localized_context(states, localized_context.localized_attention(attention))
+    context = localized_context.localized_context(states, attention)
     assert context[0, 0, 1].abs().max() == 0
     assert context[0, 1, 1].abs().max() > 0
 
@@ -177,14 +178,47 @@ def test_windows_read_a_few_at_a_time_give_what_all_at_once_give(
     np.testing.assert_allclose(gradients[0].numpy(), gradients[1].numpy(), atol=1e-6)
 
 
-def test_making_features_of_a_long_document_takes_little_memory(bert: Encoder) -> None:
-    source = long_document(500)
-    task = DocumentRE.of(DocumentREOptions(block=16, window=64), [source])
-    (example,), _ = task.examples([source])
-    tracemalloc.start()
-    features = task.features([example], bert)
-    features.batch([0])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert len(features.rows[0].marked.ids) > 4000
-    assert peak < 50e6
+PEAK = """
+import resource, sys, torch
+torch.set_num_threads(1)
+from grandrounds.models.encoder import Encoder
+from grandrounds.tasks.document_re import DocumentRE, DocumentREOptions
+from tests.tasks.test_document_features import long_document, many_entities
+
+source = (long_document if sys.argv[1] == "few" else many_entities)(int(sys.argv[2]))
+task = DocumentRE.of(DocumentREOptions(), [source])
+(example,), _ = task.examples([source])
+encoder = Encoder.find("tiny", task.markers, [source.text] * 2)
+features, model = task.features([example], encoder), task.model(encoder).train()
+batch = features.batch([0])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+task.loss(model, batch).backward()
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(len(features.rows[0].marked.ids), len(example.pairs), (after - before) // 1024)
+"""
+
+
+def many_entities(sentences: int) -> Document:
+    """Each sentence names a drug and a problem of its own."""
+    text, mentions, spans = "", list[Mention](), list[Span]()
+    for i in range(sentences):
+        start = len(text)
+        for part, type in ((f"drug {i}", "drug"), (" eased ", ""), (f"pain {i}", "problem"), (" again . " * 30, "")):
+            if type:
+                mentions.append(Mention(len(text), len(text) + len(part), type, f"T{len(mentions)}"))
+            text += part
+        spans.append(Span(start, len(text) - 1))
+    entities = tuple(Entity(m.id, m.type, (i,)) for i, m in enumerate(mentions))
+    return Document("many", text, tuple(spans), tuple(mentions), entities, (Relation("eases", "T0", "T1"),))
+
+
+@pytest.mark.parametrize(("kind", "sentences"), [("few", 480), ("many", 75)])
+def test_a_document_of_five_thousand_pieces_is_trained_on_in_bounded_memory(kind: str, sentences: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, kind, str(sentences)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    pieces, pairs, megabytes = map(int, done.stdout.split())
+    assert pieces >= 5000
+    assert pairs == (2 if kind == "few" else 75**2)
+    assert megabytes < 1500

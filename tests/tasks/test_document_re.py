@@ -259,3 +259,45 @@ def test_types_that_nobody_shows_must_be_named() -> None:
     with pytest.raises(ConfigError, match=r"name them in task\.pairs"):
         task_of(replace(document(), relations=()), labels=["eases"])
     assert task_of(replace(document(), relations=()), labels=["eases"], pairs="docred").relations == ("eases",)
+
+
+def test_what_nobody_asks_about_is_missed(bert: Encoder) -> None:
+    task = task_of(document())
+    source = replace(document(), attributes={NOT_INCLUDE: list_pairs([("insulin", "fever")])})
+    examples, _ = task.examples([source])
+    features, rows = task.features(examples, bert), np.array([0])
+    logits = np.where(features.gold(rows), 1.0, -1.0).astype(np.float32)
+    score = task.score(task.counts(logits, features, rows))
+    assert (score["precision"], score["recall"]) == (1.0, 0.5)
+    assert score["per_class"]["causes"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1}
+
+
+def test_where_order_does_not_matter_a_relation_is_asked_and_known_in_either() -> None:
+    source = replace(document(), relations=(Relation("eases", "pain", "aspirin"), Relation("eases", "aspirin", "pain")))
+    named = {"drug": "ChemMet", "problem": "ChemMet"}
+    chemicals = replace(
+        source,
+        mentions=tuple(replace(m, type=named[m.type]) for m in source.mentions),
+        entities=tuple(replace(e, type="ChemMet") for e in source.entities),
+    )
+    task = task_of(chemicals, pairs="chr")
+    (example,), notes = task.examples([chemicals])
+    assert notes == {}
+    assert [pair for pair, held in zip(example.pairs, example.gold, strict=True) if held] == [("aspirin", "pain")]
+    backwards = replace(chemicals, relations=(Relation("eases", "pain", "aspirin"),))
+    (known,) = task.knowing([example], [backwards])
+    assert known.seen == tuple(frozenset({0}) if held else frozenset() for held in example.gold)
+
+
+def test_training_facts_of_other_types_are_none_of_its_business() -> None:
+    task = task_of(document(), labels=["eases"], pairs=[("drug", "problem")])
+    source = replace(document(), relations=(Relation("eases", "aspirin", "pain"), Relation("joins", "pain", "fever")))
+    examples, notes = task.examples([source])
+    assert notes == {}
+    (known,) = task.knowing(examples, [source])
+    assert known.seen == known.gold
+
+
+def test_a_relation_named_twice_is_refused() -> None:
+    with pytest.raises(ConfigError, match="names a relation twice"):
+        task_of(document(), labels=["eases", "eases"])

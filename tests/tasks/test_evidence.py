@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from grandrounds.data.documents import Document, Entity, Mention, Span
 from grandrounds.models.encoder import Encoder
-from grandrounds.models.localized_context import PairReading
+from grandrounds.models.localized_context import PairReading, localized_attention
 from grandrounds.reports.extraction import extraction_page
 from grandrounds.tasks.document_features import MARKER, DocumentRows
 from grandrounds.tasks.document_re import NO_MENTION, NO_PAIR, DocumentRE, DocumentREOptions, evidence
@@ -57,7 +57,11 @@ class Told(nn.Module):
 
     def forward(self, batch: DocumentRows) -> PairReading:
         nothing = torch.zeros(len(self.logits), 1)
-        return PairReading(self.logits, nothing, nothing, self.attention)
+        # A head for each pair, in which its subject looks as told and its object everywhere.
+        looks = torch.zeros(1, batch.entities.shape[1], *self.attention.shape)
+        for head, (_, s, o) in enumerate(batch.pairs.tolist()):
+            looks[0, s, head], looks[0, o, head] = self.attention[head], 1
+        return PairReading(self.logits, nothing, nothing, looks)
 
 
 def over_pieces(
@@ -141,7 +145,7 @@ def test_evidence_is_what_a_network_attends_to_in_one_window_or_several(marking:
     batch = extractor.task.features([example], marking).batch([0])
     assert (len(batch.input_ids) > 1) == (window == 40)
     with torch.inference_mode():
-        attention = extractor.model(batch).attention.numpy().astype(np.float64)
+        attention = localized_attention(extractor.model(batch).looks, batch.pairs).numpy().astype(np.float64)
     assert attention.shape[1] == PIECES * len(document.sentences) + 2
     carried = attention[:, 1:-1].reshape(len(attention), -1, PIECES).sum(axis=2)
     share = carried / carried.sum(axis=1, keepdims=True)
@@ -155,13 +159,18 @@ def test_shares_are_the_same_alone_and_beside_a_longer_document(marking: Encoder
     examples, _ = extractor.task.examples([eased(*MANY[:2]), eased(*MANY[:5])])
     features = extractor.task.features(examples, marking)
     assert features.sentences == 5
-    with torch.inference_mode():
-        sums = [
-            features.by_sentence(rows, extractor.model(features.batch(rows)).attention) for rows in ([0], [1], [1, 0])
-        ]
-    assert sums[0].shape == (4, 5)
-    assert sums[0][:, 2:].count_nonzero() == 0
-    assert torch.allclose(torch.cat([sums[1], sums[0]]), sums[2], atol=1e-6)
+
+    def shares(row: int, rows: list[int]) -> Tensor:
+        batch = features.batch(rows)
+        own = batch.pairs[batch.pairs[:, 0] == rows.index(row)]
+        with torch.inference_mode():
+            return features.by_sentence(row, localized_attention(extractor.model(batch).looks, own))
+
+    alone, beside = shares(0, [0]), shares(0, [1, 0])
+    assert alone.shape == (4, 5)
+    assert alone[:, 2:].count_nonzero() == 0
+    assert torch.allclose(alone, beside, atol=1e-6)
+    assert shares(1, [1, 0]).count_nonzero() > alone.count_nonzero()
 
 
 def test_answers_are_those_that_are_scored(marking: Encoder) -> None:

@@ -42,9 +42,10 @@ class FedLCC(FedAvg):
     def contrasted(self, site: Site) -> Loss | None:
         """Eq. 13. Both frozen nets look at the site's data once, whatever the number of epochs; in a site's first
         round there is no previous one, and the loss is the task's."""
-        task, previous = site.practice.task, site.frozen() if self.mu else None
-        if previous is None or not site.recall(PREVIOUS, previous):
+        if not self.mu or not site.holds(PREVIOUS):
             return None
+        task, previous = site.practice.task, site.frozen()
+        site.recall(PREVIOUS, previous)
 
         def view(model: nn.Module, batch: Any) -> Tensor:
             return self.viewed(task.read(model, batch))

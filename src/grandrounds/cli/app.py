@@ -11,6 +11,7 @@ from grandrounds.cli import (
     coordinator,
     data,
     demo,
+    distant,
     evaluate,
     extract,
     federation,
@@ -40,6 +41,7 @@ app.command("report")(report.report)
 app.command("coordinator")(coordinator.coordinator)
 app.add_typer(federation.app, name="federation")
 app.add_typer(site.app, name="site")
+data.app.command("distant")(distant.distant)
 app.add_typer(data.app, name="data")
 app.add_typer(audit.app, name="audit")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,6 +42,19 @@ def waiting(what: str) -> Iterator[None]:
     """A spinner for what takes a while and can't be counted."""
     with err.status(what):
         yield
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar for what can be counted; gives what to call after each step."""
+    progress = bars()
+    task = progress.add_task(what, total=total, word="")
+    if err.is_terminal:
+        progress.start()
+    try:
+        yield lambda: progress.advance(task)
+    finally:
+        progress.stop()
 
 
 def bars() -> Progress:

@@ -18,14 +18,14 @@ from grandrounds.data.formats import Corpus, write
 from grandrounds.data.partition import SCHEMES, SiteRow
 from grandrounds.data.partition import partition as deal
 from grandrounds.data.structural_entropy import READINGS
-from grandrounds.errors import ConfigError, DataError, unknown
+from grandrounds.errors import ConfigError, unknown
 from grandrounds.experiment.config import parse_override
 from grandrounds.federation.files import write_whole
 from grandrounds.reports.plots import Dealt, documents_and_entropy
 from grandrounds.reports.report import write_partition
 from grandrounds.reports.wording import H_COLUMN, spread
 from grandrounds.tasks import TASKS
-from grandrounds.tasks.task import UNITS
+from grandrounds.tasks.task import UNITS, no_example
 
 app = typer.Typer(help="Look at corpora, convert them, deal them out to sites.", no_args_is_help=True)
 Files = Annotated[
@@ -39,7 +39,7 @@ ReaderOptions = Annotated[
 ]
 
 
-def _read(files: list[Path] | None, format: str, options: list[str] | None) -> Corpus:
+def read_files(files: list[Path] | None, format: str, options: list[str] | None) -> Corpus:
     if not files and format != SYNTHETIC:
         raise ConfigError("name the files to read, or take --format synthetic")
     for text in options or []:
@@ -60,7 +60,7 @@ def check(
 
     Example: `grandrounds data check cdr/train.txt --format pubtator`
     """
-    corpus = _read(files, format, option)
+    corpus = read_files(files, format, option)
     facts = _facts(corpus.documents)
     brief = {name: facts[name] for name in ("documents", "sentences", "mentions", "entities", "relations")}
     if as_json:
@@ -75,7 +75,7 @@ def stats(
     files: Files = None, format: FormatOption = "json", option: ReaderOptions = None, as_json: JsonOption = False
 ) -> None:
     """Count documents, mentions and relations by type, and the attributes that a partition may go by."""
-    corpus = _read(files, format, option)
+    corpus = read_files(files, format, option)
     facts = _facts(corpus.documents)
     if as_json:
         show_json({**facts, "notes": dict(corpus.notes)})
@@ -99,14 +99,14 @@ def convert(
     files: Annotated[Optional[list[Path]], typer.Argument(help="Files or folders.", metavar="FILES")] = None,
     format: FormatOption = "json",
     option: ReaderOptions = None,
-    to: Annotated[str, typer.Option("--to", help="pubtator, brat, conll or json.")] = "json",
+    to: Annotated[str, typer.Option("--to", help="pubtator, brat, conll, opennre or json.")] = "json",
     out_path: Annotated[Path, typer.Option("--out", help="A file, or for brat a folder.")] = Path("converted.jsonl"),
 ) -> None:
     """Write documents in another format; what it can't carry is counted.
 
     Example: `grandrounds data convert cdr/train.txt --format pubtator --to brat --out cdr-brat`
     """
-    corpus = _read(files, format, option)
+    corpus = read_files(files, format, option)
     show_notes(corpus.notes)
     show_notes(write(to, corpus.documents, out_path))
     out.print(f"{len(corpus.documents)} documents in {out_path}", soft_wrap=True)
@@ -145,11 +145,11 @@ def partition(
             raise ConfigError(unknown(what, name, known))
     if plot is not None and plot.suffix != ".svg":
         raise ConfigError(f"--plot writes SVG; name a file that ends in .svg, not '{plot.name}'")
-    corpus = _read(files, format, option)
+    corpus = read_files(files, format, option)
     made = TASKS[task].of(TASKS[task].Options(), corpus.documents)
     examples, left = made.examples(corpus.documents)
     if not examples:
-        raise DataError(f"the corpus holds no example of {task}")
+        raise no_example(made, "the corpus holds", left)
     dealt = deal(
         made.units(examples, corpus.documents, unit or made.unit),
         scheme,

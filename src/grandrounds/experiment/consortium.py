@@ -57,7 +57,7 @@ from grandrounds.federation.keys import (
 from grandrounds.federation.learner import Practice, Split
 from grandrounds.federation.payloads import PublicSet
 from grandrounds.tasks import TASKS
-from grandrounds.tasks.task import Task
+from grandrounds.tasks.task import Task, no_example
 
 SPLITS = ("public", "validation", "test")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -209,7 +209,7 @@ class _Corpora:
         }
         for part, chosen in rows.items():
             if not chosen:
-                raise DataError(f"the {part} corpus holds no example of {task.name}")
+                raise no_example(task, f"the {part} corpus holds", left)
         return examples, rows
 
 

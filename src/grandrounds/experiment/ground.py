@@ -68,9 +68,11 @@ def find_encoder(
     name: str, task: Task, public: Sequence[str], folder: Path, attention_dropout: float | None = None
 ) -> Encoder:
     """`tiny` learns its word pieces once a run: workers and resumed runs find them in the run folder."""
-    if name != "tiny":
-        found = Encoder.find(name, task.markers)
-        return found if attention_dropout is None else found.dropping_attention(attention_dropout)
+    found = Encoder.find(name, task.markers) if name != "tiny" else _tiny(task, public, folder)
+    return found if attention_dropout is None else found.dropping_attention(attention_dropout)
+
+
+def _tiny(task: Task, public: Sequence[str], folder: Path) -> Encoder:
     learnt, part = folder / "vocabulary", folder / ".vocabulary.part"
     if not learnt.exists():
         Encoder.find("tiny", task.markers, public).save(part)

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grandrounds.data.corpora import Source, read_source
 from grandrounds.data.documents import Document
-from grandrounds.errors import ConfigError, DataError, GrandRoundsError
+from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.experiment.config import explained
 from grandrounds.experiment.ground import expected_of, find_device, manifest_of
 from grandrounds.experiment.terms import Terms, read_terms, tokenizer_digest
@@ -35,6 +35,7 @@ from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.shelf import Shelf
 from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder
+from grandrounds.tasks.task import no_example
 
 
 class SiteFile(BaseModel):
@@ -117,7 +118,7 @@ def read_holding(enrolment: Enrolment, data: Sequence[Path], format: str, test: 
         examples, left = terms.task.examples(documents)
         notes += Counter(left)
         if not examples:
-            raise DataError(f"the {part} data hold no example of {terms.task.name}")
+            raise no_example(terms.task, f"the {part} data hold", left)
         features = terms.task.features(examples, practice.encoder)
         splits[part] = Split(features, np.arange(len(examples)))
         if part == "train":
@@ -199,6 +200,8 @@ def _practice(enrolment: Enrolment) -> Practice:
         return practice
     folder = enrolment.folder / site.encoder
     own = Encoder.find(str(folder) if folder.is_dir() else site.encoder, terms.task.markers)
+    dropout = terms.config.model.attention_dropout
+    own = own if dropout is None else own.dropping_attention(dropout)
     return replace(practice, encoder=own, start=None)
 
 

@@ -72,7 +72,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     examples, left = task.examples(corpora.documents)
     notes = corpora.notes + Counter(left)
     rows = _Rows(config, task, corpora, examples)
-    examples = task.knowing(examples, rows.training(examples, corpora))
+    examples = task.knowing(examples, rows.training(config, examples, corpora))
     public = PublicSet([task.question(examples[row]) for row in rows.public]) if rows.public else None
     schools = _Schools(config, base, folder, task, examples, rows, public)
     own = schools.of(config.model.encoder, config.training)
@@ -243,9 +243,10 @@ class _Rows:
             )
         self.dealt = _deal(config, by_part)
 
-    def training(self, examples: Sequence[Any], corpora: _Corpora) -> list[Document]:
-        """The documents that sites train on."""
-        held = {examples[row].document for rows in self.dealt.sites.values() for row in rows}
+    def training(self, config: Config, examples: Sequence[Any], corpora: _Corpora) -> list[Document]:
+        """The documents that sites train on, and the server's where it trains."""
+        served = self.public if config.model.warm_up or config.make_algorithm().needs_public() else []
+        held = {examples[row].document for rows in (*self.dealt.sites.values(), served) for row in rows}
         return [corpora.documents[i] for i in sorted(held)]
 
 

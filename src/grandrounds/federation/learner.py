@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.eight_bits import Form
 from grandrounds.federation.payloads import LabelCounts, Parameters, Predictions
+from grandrounds.federation.policy import RefusalError
 from grandrounds.federation.seeds import generator, global_seed
 from grandrounds.federation.state import Flat, Stateful, flatten, rebuild
 from grandrounds.federation.training import Training, make_optimizer
@@ -159,7 +160,10 @@ class Learner:
 
     def counts(self, split: str) -> Counts:
         """Right and wrong answers. On validation data, first what answers are decided by is chosen there and set."""
-        chosen, task, logits = self._split(split), self.practice.task, self.logits(split)
+        chosen, task = self._split(split), self.practice.task
+        if split == VALIDATION:
+            task.uncalibrate(self.model)
+        logits = self.logits(split)
         if split == VALIDATION:
             logits = task.calibrate(self.model, logits, chosen.features, chosen.rows)
         return task.counts(logits, chosen.features, chosen.rows)
@@ -312,6 +316,15 @@ class Site(Learner):
             for epoch in sorted(set((place // len(split)).tolist()))
         }
         return self._batch(split, np.array([orders[p // len(split)][p % len(split)] for p in place.tolist()]))
+
+    def _split(self, name: str) -> Split:
+        if name not in self._splits:
+            raise RefusalError(f"this site has no {name} data")
+        return self._splits[name]
+
+    def holds(self, name: str) -> bool:
+        """Whether something was kept under this name."""
+        return name in self.kept or name in self._private
 
     def recall(self, name: str, into: Stateful) -> bool:
         """Load what was kept under this name; False: nothing yet."""

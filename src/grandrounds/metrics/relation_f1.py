@@ -55,15 +55,19 @@ def pair_counts(
     relations: Sequence[str],
     within: NDArray[np.bool_],
     seen: NDArray[np.bool_] | None = None,
+    outside: NDArray[np.int64] | None = None,
 ) -> dict[str, float]:
     """The same where a pair may have several relations, [pairs, relations]: beside the classes, pairs that some
-    sentence names together (`within`) and those that none does, and what is right and stands in the training data."""
+    sentence names together (`within`) and those that none does, and what is right and stands in the training data.
+    What holds `outside` of all pairs, [relations], is missed."""
     counts: dict[str, float] = {"n": float(len(gold)), "right": float((gold == predicted).all(axis=1).sum())}
     right, wrong, missed = gold & predicted, predicted & ~gold, gold & ~predicted
     for part, found in (("tp", right), ("fp", wrong), ("fn", missed)):
         counts.update({f"{part}/{r}": float(n) for r, n in zip(relations, found.sum(axis=0), strict=True)})
         for place, held in (("within", within), ("across", ~within)):
             counts[f"{part} {place}"] = float(found[held].sum())
+    for relation, number in zip(relations, () if outside is None else outside, strict=outside is not None):
+        counts[f"fn/{relation}"] += float(number)
     if seen is not None:
         counts["tp seen"] = float((right & seen).sum())
     return counts

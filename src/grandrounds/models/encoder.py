@@ -179,12 +179,16 @@ def states_and_attention(
     """The last layer's states, [batch, length, width], and its attention from some positions, [batch, heads, rows,
     length], without dropout. Only these rows are ever made: a whole matrix, of each layer, is what `output_attentions`
     costs. `rows` is [batch, rows], where -1 fills up; the encoder is one of `showing_attention`."""
-    last: list[tuple[Tensor, Tensor, float]] = []
+    last: list[tuple[Tensor, Tensor, Tensor | None, float]] = []
     states: Tensor = encoder(input_ids=input_ids, attention_mask=attention_mask, remember=last).last_hidden_state
-    ((query, key, scaling),) = last
-    at = rows.clamp(min=0)[:, None, :, None].expand(-1, query.shape[1], -1, query.shape[3])
-    scores = (query.gather(2, at) @ key.transpose(2, 3)) * scaling
-    return states, scores.masked_fill(attention_mask[:, None, None, :] == 0, -torch.inf).softmax(dim=-1)
+    ((query, key, mask, scaling),) = last
+    at = rows.clamp(min=0)[:, None, :, None]
+    scores = (query.gather(2, at.expand(-1, query.shape[1], -1, query.shape[3])) @ key.transpose(2, 3)) * scaling
+    if mask is not None:  # padding, and for a layer that looks only nearby what lies beyond
+        mask = mask.expand(len(scores), -1, key.shape[2], -1)
+        seen = mask.gather(2, at.expand(-1, mask.shape[1], -1, mask.shape[3]))
+        scores = scores.masked_fill(~seen, -torch.inf) if seen.dtype == torch.bool else scores + seen
+    return states, scores.softmax(dim=-1)
 
 
 def showing_attention(encoder: Any, name: str) -> nn.Module:
@@ -200,12 +204,18 @@ _REMEMBERING = "sdpa_that_remembers"
 
 
 def _remembering(
-    module: nn.Module, query: Tensor, key: Tensor, *args: Any, remember: list[Any] | None = None, **options: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    remember: list[Any] | None = None,
+    **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """The usual attention; each layer leaves its queries and keys in `remember` in place of the one's before."""
+    """The usual attention; each layer leaves what it looks by in `remember`, in place of the one's before."""
     if remember is not None:
-        remember[:] = [(query, key, options.get("scaling") or query.shape[-1] ** -0.5)]
-    out: tuple[Tensor, Tensor | None] = sdpa_attention_forward(module, query, key, *args, **options)
+        remember[:] = [(query, key, attention_mask, options.get("scaling") or query.shape[-1] ** -0.5)]
+    out: tuple[Tensor, Tensor | None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     return out
 
 

@@ -2,7 +2,7 @@
 
     Eq. 1    H, and the last layer's attention                     encode
     Eq. 2    h_e = log sum_j exp h_m_j                             log_sum_exp
-    Eqs. 3-5 q = sum over heads of A_s A_o, a = q / 1'q, c = H'a   localized_attention, localized_context
+    Eqs. 3-5 q = sum over heads of A_s A_o, a = q / 1'q, c = H'a   localized_context, localized_attention
     Eqs. 6-7 z = tanh(W h_e + W_c c)                               LocalizedContext.forward
     Eqs. 8-10 sum over groups of z_s' W_r z_o + b_r                GroupedBilinear
 
@@ -12,7 +12,8 @@ windows that hold them. Everything is computed for all pairs of all documents of
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,8 @@ from grandrounds.errors import ConfigError
 from grandrounds.models.encoder import Encoder, showing_attention, states_and_attention
 
 WINDOWS_AT_ONCE = 8
+PAIRS_AT_ONCE = 2048
+LARGEST = 1 << 24  # numbers in the attention of all pairs at once
 
 
 class DocumentBatch(Protocol):
@@ -65,8 +68,8 @@ class PairReading(NamedTuple):
     """[P, 2 width]: z_s and z_o, what is classified."""
     context: Tensor
     """[P, width]: c, zero where no piece has the attention of both entities."""
-    attention: Tensor
-    """[P, N]: a, over the pieces of the pair's document."""
+    looks: Tensor
+    """[D, E, heads, N]: each entity's attention, from which `localized_attention` has a of Eq. 4."""
 
 
 class LocalizedContext(nn.Module):
@@ -85,13 +88,12 @@ class LocalizedContext(nn.Module):
         states, marker_states, marker_attention = self.encode(batch)
         mention, mention_attention = mean_of(marker_states, batch.mentions), mean_of(marker_attention, batch.mentions)
         entity = log_sum_exp(mention, batch.entities)
-        attention = localized_attention(mean_of(mention_attention, batch.entities))
-        context = localized_context(states, attention)
+        looks = mean_of(mention_attention, batch.entities)
         document, s, o = batch.pairs.unbind(dim=1)
-        c = context[document, s, o]
+        c = localized_context(states, looks)[document, s, o]
         z_s = torch.tanh(self.subject(torch.cat([entity[document, s], c], dim=-1)))  # Eq. 6
         z_o = torch.tanh(self.object(torch.cat([entity[document, o], c], dim=-1)))  # Eq. 7
-        return PairReading(self.bilinear(z_s, z_o), torch.cat([z_s, z_o], -1), c, attention[document, :, s, o])
+        return PairReading(in_parts(self.bilinear, PAIRS_AT_ONCE, z_s, z_o), torch.cat([z_s, z_o], dim=-1), c, looks)
 
     def encode(self, batch: DocumentBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. 1: states of the documents' pieces, [D, N, width]; states, [W K, width], and attention, [W K, heads, N],
@@ -112,13 +114,11 @@ class LocalizedContext(nn.Module):
         at_once = max(WINDOWS_AT_ONCE, len(batch.entities))
         if len(batch.input_ids) <= at_once:
             return states_and_attention(self.encoder, batch.input_ids, batch.attention_mask, batch.markers)
-        windows = (batch.input_ids, batch.attention_mask, batch.markers)
-        read = []
-        for ids, mask, markers in zip(*(torch.split(part, at_once) for part in windows), strict=True):
-            if torch.is_grad_enabled():
-                read.append(checkpoint(states_and_attention, self.encoder, ids, mask, markers, use_reentrant=False))
-            else:
-                read.append(states_and_attention(self.encoder, ids, mask, markers))
+        windows = zip(
+            *(torch.split(part, at_once) for part in (batch.input_ids, batch.attention_mask, batch.markers)),
+            strict=True,
+        )
+        read = [_sparingly(states_and_attention, self.encoder, *some) for some in windows]
         return torch.cat([states for states, _ in read]), torch.cat([seen for _, seen in read])
 
 
@@ -128,7 +128,8 @@ class GroupedBilinear(nn.Module):
     def __init__(self, width: int, classes: int, block: int = 64) -> None:
         super().__init__()
         if width % block:
-            raise ConfigError(f"task.block = {block} does not divide the encoder's width of {width}; try {width // 4}")
+            fitting = max(size for size in range(1, min(64, width) + 1) if width % size == 0)
+            raise ConfigError(f"task.block = {block} does not divide the encoder's width of {width}; try {fitting}")
         self.block = block
         self.relation = nn.Linear(width * block, classes)
 
@@ -157,18 +158,51 @@ def mean_of(values: Tensor, members: Tensor) -> Tensor:
     return mean.reshape(*members.shape[:-1], *values.shape[1:])
 
 
-def localized_attention(attention: Tensor) -> Tensor:
-    """Eqs. 3 and 4: [D, E, heads, N] -> [D, N, E, E], for every two entities of a document."""
-    by_piece = attention.permute(0, 3, 1, 2)  # [D, N, E, heads]
-    q = by_piece @ by_piece.transpose(2, 3)
-    total = q.sum(dim=1, keepdim=True)
-    return torch.where(total > 0, q / total.where(total > 0, 1), 0)
+def localized_context(states: Tensor, looks: Tensor) -> Tensor:
+    """Eqs. 3 to 5 for every two entities of a document: [D, N, width], [D, E, heads, N] -> [D, E, E, width]. Where
+    their attention to all pieces would be large, a few subjects are taken at a time."""
+    documents, entities, _, length = looks.shape
+    at_once = max(1, LARGEST // (documents * entities * length))
+    objects = looks.permute(0, 3, 2, 1)  # [D, N, heads, E]
+
+    def context(subjects: Tensor) -> Tensor:
+        q = subjects.permute(0, 3, 1, 2) @ objects  # Eq. 3: [D, N, some, E]
+        c = normalised(q, dim=1).flatten(2).transpose(1, 2) @ states  # Eqs. 4 and 5
+        return c.reshape(documents, -1, entities, states.shape[2])
+
+    if at_once >= entities:
+        return context(looks)
+    return torch.cat([_sparingly(context, some) for some in torch.split(looks, at_once, dim=1)], dim=1)
 
 
-def localized_context(states: Tensor, attention: Tensor) -> Tensor:
-    """Eq. 5: [D, N, width], [D, N, E, E] -> [D, E, E, width]."""
-    context = attention.flatten(2).transpose(1, 2) @ states
-    return context.reshape(*attention.shape[:1], *attention.shape[2:], -1)
+def localized_attention(looks: Tensor, pairs: Tensor) -> Tensor:
+    """Eqs. 3 and 4 for some pairs, [P, 3]: a, [P, N], over the pieces of the pair's document."""
+    document, s, o = pairs.unbind(dim=1)
+    return normalised((looks[document, s] * looks[document, o]).sum(dim=1), dim=1)
+
+
+def normalised(q: Tensor, dim: int) -> Tensor:
+    """Eq. 4: what sums to one, or to nothing where there is nothing."""
+    total = q.sum(dim=dim, keepdim=True)
+    return q / total.where(total > 0, 1)
+
+
+def in_parts(function: Callable[..., Tensor], size: int, *given: Tensor) -> Tensor:
+    """The function of rows, so many at a time."""
+    if len(given[0]) <= size:
+        return function(*given)
+    return torch.cat([_sparingly(function, *some) for some in zip(*(torch.split(x, size) for x in given), strict=True)])
+
+
+R = TypeVar("R")
+
+
+def _sparingly(function: Callable[..., R], *given: Any) -> R:
+    """In training, what is inside is computed again for the gradient instead of being held."""
+    if not torch.is_grad_enabled():
+        return function(*given)
+    out: R = checkpoint(function, *given, use_reentrant=False)
+    return out
 
 
 def _laid_out(seen: Tensor, places: Tensor, length: int) -> Tensor:

@@ -6,6 +6,7 @@ it is read from those windows that give it as much.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,8 +53,8 @@ def mark_document(documents: Sequence[Document], encoder: Encoder) -> list[Marke
 
 
 def _stretches(document: Document) -> list[tuple[str, int]]:
-    """The text between markers and sentence starts, with the character that each stretch begins at."""
-    cuts = {0, len(document.text), *(sentence.start for sentence in document.sentences)}
+    """The text between markers and sentences' ends, with the character that each stretch begins at."""
+    cuts = {0, len(document.text), *(end for sentence in document.sentences for end in sentence)}
     cuts.update(end for mention in document.mentions for end in (mention.start, mention.end))
     points, text = sorted(cuts), document.text
     parts = []
@@ -67,7 +68,7 @@ def _stretches(document: Document) -> list[tuple[str, int]]:
 def _marked(document: Document, parts: Sequence[tuple[list[int], int]], marker: int) -> MarkedDocument:
     opens = {mention.start for mention in document.mentions}
     closes = {mention.end for mention in document.mentions}
-    starts = np.array([sentence.start for sentence in document.sentences], dtype=np.int64)
+    starts = [sentence.start for sentence in document.sentences]
     ids: list[int] = []
     sentences: list[int] = []
     opened, closed = dict[int, int](), dict[int, int]()
@@ -76,7 +77,9 @@ def _marked(document: Document, parts: Sequence[tuple[list[int], int]], marker: 
             ids.append(marker)
             sentences.append(sentences[-1])
             closed[at] = len(ids)
-        sentence = int(np.searchsorted(starts, at, side="right")) - 1
+        sentence = bisect_right(starts, at) - 1
+        if sentence >= 0 and at >= document.sentences[sentence].end:
+            sentence = -1
         if at in opens:
             opened[at] = len(ids)
             ids.append(marker)
@@ -139,12 +142,14 @@ class _Row:
     """[P, 2]: entities, by their places."""
     gold: NDArray[np.bool_]
     within: NDArray[np.bool_]
+    outside: tuple[int, ...]
     seen: NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True)
 class DocumentFeatures:
     rows: Sequence[_Row]
+    relations: int
     room: int
     special: tuple[int, int, int]
     """[CLS], [SEP] and padding."""
@@ -176,10 +181,11 @@ class DocumentFeatures:
                     pairs,
                     _many_hot(example.gold, relations),
                     _within(example, pairs),
+                    example.outside,
                     None if example.seen is None else _many_hot(example.seen, relations),
                 )
             )
-        return cls(rows, room, (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id))
+        return cls(rows, relations, room, (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id))
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -199,6 +205,11 @@ class DocumentFeatures:
         """[pairs]: whether some sentence names both entities."""
         return np.concatenate([self.rows[i].within for i in rows])
 
+    def outside(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[relations]: how many hold between entities of no pair."""
+        missed = [relation for i in rows for relation in self.rows[i].outside]
+        return np.bincount(missed, minlength=self.relations).astype(np.int64)
+
     def seen(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """[pairs, relations]: what the training data state too; None where nobody has looked."""
         found = [self.rows[i].seen for i in rows]
@@ -210,16 +221,13 @@ class DocumentFeatures:
         """As many as the document that has the most."""
         return max((int(row.marked.sentences.max()) + 1 for row in self.rows), default=0)
 
-    def by_sentence(self, rows: Sequence[int], over_pieces: Tensor) -> Tensor:
-        """[P, N], for each pair of these rows in turn something over the pieces of its document, [CLS] first, as its
-        sum over each sentence, [P, sentences]; [CLS], [SEP], padding and pieces of no sentence are left out."""
-        chosen = [self.rows[i] for i in rows]
-        sums = []
-        for row, given in zip(chosen, torch.split(over_pieces, [len(row.pairs) for row in chosen]), strict=True):
-            held = np.flatnonzero(row.marked.sentences >= 0)
-            of = torch.from_numpy(row.marked.sentences[held]).to(given.device)
-            sums.append(given.new_zeros(len(given), self.sentences).index_add(1, of, given[:, held + 1]))
-        return torch.cat(sums)
+    def by_sentence(self, row: int, over_pieces: Tensor) -> Tensor:
+        """[P, N], for pairs of one row something over the pieces of its document, [CLS] first, as its sum over each
+        sentence, [P, sentences]; [CLS], [SEP], padding and pieces of no sentence are left out."""
+        sentences = self.rows[row].marked.sentences
+        held = np.flatnonzero(sentences >= 0)
+        of = torch.from_numpy(sentences[held]).to(over_pieces.device)
+        return over_pieces.new_zeros(len(over_pieces), self.sentences).index_add(1, of, over_pieces[:, held + 1])
 
     def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> DocumentRows:
         index = np.asarray(rows, dtype=np.int64)

@@ -27,11 +27,10 @@ from grandrounds.data.pairs import Convention, Pair, candidate_pairs, convention
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.relation_f1 import best_threshold, pair_counts, pair_score
 from grandrounds.models.encoder import Encoder
-from grandrounds.models.localized_context import LocalizedContext
+from grandrounds.models.localized_context import LocalizedContext, in_parts, localized_attention
 from grandrounds.tasks.batching import infer
 from grandrounds.tasks.document_features import MARKER, DocumentFeatures, DocumentRows, mark_document
-from grandrounds.tasks.sentence_re import NONE
-from grandrounds.tasks.task import Counts, Example, Reading, Task
+from grandrounds.tasks.task import NONE, Counts, Example, Reading, Task, check_relations
 
 OUTSIDE = "relations between entities that are no candidate pair"
 NO_PAIR = "documents without a pair to ask about"
@@ -67,6 +66,8 @@ class DocumentExample(Example):
     """Entities by their ids."""
     gold: tuple[frozenset[int], ...]
     """For each pair the relations that hold, as places in the task's relations."""
+    outside: tuple[int, ...] = ()
+    """Relations of the task that hold between entities of no pair: nobody asks, so they are missed."""
     seen: tuple[frozenset[int], ...] | None = None
     """For each pair the relations that the training data state of entities so named; None: nobody has looked."""
 
@@ -92,10 +93,7 @@ class DocumentRE(Task):
         documents = list(documents)
         found = sorted({relation.type for document in documents for relation in document.relations})
         relations = found if options.labels is None else options.labels
-        if not relations:
-            raise DataError("the corpora hold no relation; document_re needs relations to learn from")
-        if NONE in relations:
-            raise ConfigError(f"'{NONE}' is the absence of a relation and can't be a relation type; rename it")
+        check_relations(relations, cls.name)
         related = related_types(documents) if options.pairs == "related" else frozenset()
         if options.pairs == "related" and not related:
             raise ConfigError("no document shows which types of entities are related: name them in task.pairs")
@@ -127,11 +125,11 @@ class DocumentRE(Task):
             types, ordered = self.asked.types, self.asked.ordered
             pairs = candidate_pairs(document, types, ordered=ordered)
             gold = stated_types(document, pairs, ordered=ordered)
-            outside = len({(r.type, r.head, r.tail) for r in document.relations}) - sum(
-                len(held) for held in gold.values()
+            outside = tuple(
+                self._ids[r.type] for r in _distinct(document) if r.type in self._ids and not self._asked(r, gold)
             )
             if outside:
-                notes[OUTSIDE] = notes.get(OUTSIDE, 0) + outside
+                notes[OUTSIDE] = notes.get(OUTSIDE, 0) + len(outside)
             if not pairs:
                 why = NO_PAIR if document.mentions else NO_MENTION
                 notes[why] = notes.get(why, 0) + 1
@@ -140,8 +138,12 @@ class DocumentRE(Task):
             stated = [relation for answer in answers for relation in answer]
             commonest = max(sorted(set(stated)), key=stated.count, default=None)
             label = NONE if commonest is None else self.relations[commonest]
-            examples.append(DocumentExample(index, 0, label, document, pairs, answers))
+            examples.append(DocumentExample(index, 0, label, document, pairs, answers, outside))
         return examples, notes
+
+    def _asked(self, relation: Relation, pairs: Collection[Pair]) -> bool:
+        pair = (relation.head, relation.tail)
+        return pair in pairs or (not self.asked.ordered and pair[::-1] in pairs)
 
     def _id(self, type: str) -> int:
         if type not in self._ids:
@@ -161,8 +163,11 @@ class DocumentRE(Task):
         facts: dict[Pair, set[int]] = {}
         for document in training:
             for relation in document.relations:
+                if relation.type not in self._ids:
+                    continue
                 for names in _names(document, (relation.head, relation.tail)):
-                    facts.setdefault(names, set()).add(self._id(relation.type))
+                    for known_as in (names,) if self.asked.ordered else (names, names[::-1]):
+                        facts.setdefault(known_as, set()).add(self._ids[relation.type])
         known = []
         for example in examples:
             seen = (
@@ -238,13 +243,18 @@ class DocumentRE(Task):
         if self.options.threshold != "validation":
             return logits
         threshold = cast("LocalizedContext", model).threshold
-        raw = logits + threshold.item()
-        threshold.fill_(best_threshold(features.gold(rows), raw))
-        calibrated: NDArray[np.float32] = raw - threshold.item()
+        threshold.fill_(best_threshold(features.gold(rows), logits))
+        calibrated: NDArray[np.float32] = logits - threshold.item()
         return calibrated
 
+    def uncalibrate(self, model: nn.Module) -> None:
+        cast("LocalizedContext", model).threshold.zero_()
+
     def counts(self, logits: NDArray[np.float32], features: DocumentFeatures, rows: NDArray[np.int64]) -> Counts:
-        return pair_counts(features.gold(rows), logits > 0, self.relations, features.within(rows), features.seen(rows))
+        held = features.outside(rows)
+        return pair_counts(
+            features.gold(rows), logits > 0, self.relations, features.within(rows), features.seen(rows), held
+        )
 
     def score(self, counts: Counts) -> dict[str, Any]:
         return pair_score(counts, self.relations)
@@ -281,8 +291,11 @@ class DocumentRE(Task):
 
         def give(model: nn.Module, batch: DocumentRows) -> Tensor:
             reading = model(batch)
-            context = features.by_sentence(batch.index.tolist(), reading.attention)
-            return torch.cat([self._above(model, reading.logits), context], dim=1)
+
+            def carried(pairs: Tensor) -> Tensor:
+                return features.by_sentence(0, localized_attention(reading.looks, pairs))
+
+            return torch.cat([self._above(model, reading.logits), in_parts(carried, 256, batch.pairs)], dim=1)
 
         given = infer(give, model, features, np.arange(len(examples)), torch.device("cpu")).values
         logits, context = torch.split(given, [len(self.relations), features.sentences], dim=1)
@@ -316,6 +329,10 @@ def adaptive_threshold_loss(logits: Tensor, labels: Tensor) -> Tensor:
     above = logits.masked_fill(~(positive | threshold), -torch.inf).log_softmax(dim=1)
     below = logits.masked_fill(positive, -torch.inf).log_softmax(dim=1)
     return -(above.masked_fill(~positive, 0).sum(dim=1) + below[:, 0]).mean()
+
+
+def _distinct(document: Document) -> list[Relation]:
+    return list({(r.type, r.head, r.tail): r for r in document.relations}.values())
 
 
 def _names(document: Document, pair: Pair) -> set[Pair]:

@@ -19,11 +19,11 @@ from safetensors import torch as safetensors
 from torch import nn
 
 from grandrounds.data.documents import Document
-from grandrounds.errors import DataError, GrandRoundsError, unknown
+from grandrounds.errors import GrandRoundsError, unknown
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks import TASKS
 from grandrounds.tasks.batching import predict_logits, predict_probabilities
-from grandrounds.tasks.task import Task
+from grandrounds.tasks.task import Task, no_example
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Extractor:
         """The score on annotated documents, and what was left out."""
         examples, notes = self.task.examples(documents)
         if not examples:
-            raise DataError(f"the corpus holds no example of {self.task.name}")
+            raise no_example(self.task, "the corpus holds", notes)
         features, rows = self.task.features(examples, self.encoder), np.arange(len(examples))
         logits = predict_logits(self.task, self.model, features, rows, torch.device("cpu"))
         return self.task.score(self.task.counts(logits, features, rows)), notes

@@ -20,14 +20,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from grandrounds.data.documents import Document, Relation, Span, owned
-from grandrounds.errors import ConfigError, DataError
+from grandrounds.errors import DataError
 from grandrounds.metrics.relation_f1 import relation_counts, relation_score
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair, SentenceOnly
 from grandrounds.models.ranking_cnn import RankingCNN, ranking_loss
-from grandrounds.tasks.task import Batch, Counts, Example, Reading, Task
+from grandrounds.tasks.task import NONE, Batch, Counts, Example, Reading, Task, check_relations
 
-NONE = "None"
 MARKERS = ("<e1>", "</e1>", "<e2>", "</e2>")
 ACROSS = "relations across sentences, between overlapping mentions or between types that are never paired"
 HEADS: dict[str, type[nn.Module]] = {
@@ -88,10 +87,7 @@ class SentenceRE(Task):
                 found.add(relation.type)
                 pairs.update(_types(document, pair) for pair in _mention_pairs(document, relation))
         labels = sorted(found) if options.labels is None else options.labels
-        if not labels:
-            raise DataError("the corpora hold no relation; sentence_re needs relations to learn from")
-        if NONE in labels:
-            raise ConfigError(f"'{NONE}' is the absence of a relation and can't be a relation type; rename it")
+        check_relations(labels, cls.name)
         return cls(options, labels, options.pairs if options.pairs is not None else pairs)
 
     @property

@@ -15,10 +15,13 @@ from torch import Tensor, nn
 
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import Unit
+from grandrounds.errors import ConfigError, DataError
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.batching import predict_probabilities
 
 Counts = Mapping[str, float]
+NONE = "None"
+"""The class of what has no relation."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,9 @@ class Task(ABC):
         """Choose what answers are decided by, from logits on validation data; the logits as they are then."""
         return logits
 
+    def uncalibrate(self, model: nn.Module) -> None:  # noqa: B027
+        """Decide as before anything was chosen: `calibrate` begins there."""
+
     def knowing(self, examples: Sequence[Any], training: Iterable[Document]) -> Sequence[Any]:
         """The examples, told which of their answers stand in the training data, for scores that leave those out."""
         return examples
@@ -217,6 +223,22 @@ class Task(ABC):
             )
             for key, rows in groups.items()
         ]
+
+
+def check_relations(relations: Sequence[str], task: str) -> None:
+    """DataError or ConfigError where they can't be a label set."""
+    if not relations:
+        raise DataError(f"the corpora hold no relation; {task} needs relations to learn from")
+    if NONE in relations:
+        raise ConfigError(f"'{NONE}' is the absence of a relation and can't be a relation type; rename it")
+    if len(set(relations)) < len(relations):
+        raise ConfigError("task.labels names a relation twice; name each once")
+
+
+def no_example(task: Task, where: str, notes: Mapping[str, int]) -> DataError:
+    """The error that says what was left out instead."""
+    left_out = "; ".join(f"{count} {what}" for what, count in notes.items())
+    return DataError(f"{where} no example of {task.name}" + (f" (left out: {left_out})" if left_out else ""))
 
 
 UNITS = ("example", "sentence", "document", "patient")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_every_format_is_listed_under_its_name():
     assert set(FORMATS) >= {"pubtator", "brat", "conll", "biobert-tsv", "i2b2-2010", "docred", "eog", "json"}
-    assert "chemdisgene" in FORMATS
+    assert set(FORMATS) >= {"chemdisgene", "opennre", "nre", "bere"}
     assert all(name == format.name and format.description for name, format in FORMATS.items())
 
 
@@ -69,7 +70,7 @@ def test_nothing_to_read_says_so(format: str, tmp_path: Path):
 @pytest.mark.parametrize("format", sorted(FORMATS))
 def test_broken_utf8_is_named_by_line_and_byte(format: str, tmp_path: Path):
     path = tmp_path / "a.txt"
-    path.write_bytes(b"1|t|ok\n1|a|\xff\xfe\n")
+    path.write_bytes(b"      \n1|a|\xff\xfe\n")
     with pytest.raises(DataError, match=r"a\.txt:2: not UTF-8 at byte 11; convert the file"):
         read(format, path)
 
@@ -79,6 +80,17 @@ def test_a_torn_gzip_file_says_so(tmp_path: Path):
     path.write_bytes(gzip.compress(PUBTATOR.encode())[:-9])
     with pytest.raises(DataError, match="not a whole gzip file; fetch it again"):
         read("pubtator", path)
+
+
+@pytest.mark.parametrize("format", ["opennre", "nre"])
+def test_files_that_are_streamed_are_told_of_in_the_same_words(format: str, tmp_path: Path):
+    torn, folder = tmp_path / "a.txt.gz", tmp_path / "folder"
+    torn.write_bytes(gzip.compress(b"\n" * 999)[:-9])
+    folder.mkdir()
+    with pytest.raises(DataError, match="not a whole gzip file; fetch it again"):
+        read(format, torn)
+    with pytest.raises(DataError, match="can't be read"):
+        list(FORMATS[format].reader(folder, Counter()))
 
 
 def test_windows_line_ends_and_a_byte_order_mark_change_nothing(file: Path, tmp_path: Path):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import (
+    bere,
     biobert_tsv,
     brat,
     chemdisgene,
@@ -22,14 +23,17 @@ from grandrounds.data.formats import (
     documents_json,
     eog,
     i2b2_2010,
+    nre,
+    opennre,
     pair_lists,
+    pair_sentence,
     pubtator,
 )
-from grandrounds.data.formats.source import Notes, decode
+from grandrounds.data.formats.source import Notes, decode, lines
 from grandrounds.data.pairs import listed_pairs
 from grandrounds.errors import DataError
 
-EACH = 1_300  # nine formats, PubTator twice and a list of pairs: 14,300 files
+EACH = 1_300  # twelve formats, PubTator twice and a list of pairs: 18,200 files
 PATH = Path("a.txt")
 PRIVATE = re.compile("Xenomab|grumpitis|Quuxoline|PMC4711", re.IGNORECASE)
 
@@ -112,6 +116,30 @@ DOCRED = json.dumps(
             ],
             "labels": [{"r": "P1", "h": 0, "t": 1, "evidence": [0]}, {"r": "P2", "h": 2, "t": 1, "evidence": [0, 1]}],
         }
+    ],
+    indent=1,
+)
+NRE = (
+    "m.1\tm.2\tXenomab\tgrumpitis\t/drug/treats\tXenomab for grumpitis . ###END###\n"
+    "m.1\tm.3\tXenomab\tQuuxoline\tNA\tNo Quuxoline , but xenomab . ###END###\n"
+    "m.2\tm.2\tgrumpitis\tGrumpitis\t/same\tGrumpitis is grumpitis\t###END###\n"
+)
+OPENNRE = (
+    '{"text": "Xenomab for grumpitis", "h": {"id": "D1", "name": "Xenomab", "pos": [0, 7]}, '
+    '"t": {"id": "D2", "name": "grumpitis", "pos": [12, 21]}, "relation": "treats", "pmid": "PMC4711"}\n'
+    '{"token": ["Quuxoline", "and", "late", "grumpitis"], "h": {"name": "Quuxoline", "pos": [0, 1]}, '
+    '"t": {"id": "D2", "name": "late grumpitis", "pos": [2, 4], "type": "Disease"}, "relation": "NA"}\n'
+)
+BERE = json.dumps(
+    [
+        {
+            "pmid": "PMC4711",
+            "head": {"word": "Xenomab", "id": "D1"},
+            "tail": {"word": tail, "id": tail[0]},
+            "sentence": f"Xenomab with {tail} .",
+            "relation": relation,
+        }
+        for tail, relation in (("grumpitis", "treats"), ("Quuxoline", "NA"))
     ],
     indent=1,
 )
@@ -346,6 +374,32 @@ def test_docred_has_a_place_for_every_record(files):
             assert len(row.get("labels", [])) == len(document.relations) + twice
 
 
+@many(NRE)
+def test_nre_has_a_document_for_every_line(files):
+    if done := attempt(files, lambda content, notes: list(nre.parse(lines(content), PATH, notes))):
+        (content,), documents, notes = done
+        assert len(filled(content.removeprefix("\ufeff"))) == len(documents) + notes[pair_sentence.LOST]
+        assert all(len(document.mentions) == 2 for document in documents)
+
+
+@many(OPENNRE)
+def test_opennre_has_a_document_for_every_line(files):
+    if done := attempt(files, lambda content, notes: list(opennre.parse(lines(content), PATH, notes))):
+        (content,), documents, notes = done
+        rows = [json.loads(line) for line in filled(content.removeprefix("\ufeff"))]
+        assert [row["relation"] for row in rows] == [d.relations[0].type if d.relations else "NA" for d in documents]
+        further = sum(len(row.keys() - {"id", "text", "token", "h", "t", "relation"}) for row in rows)
+        assert further == sum(len(document.attributes) for document in documents) + notes[opennre.PASSED_OVER]
+
+
+@many(BERE)
+def test_bere_has_a_document_for_every_sentence(files):
+    if done := attempt(files, lambda content, notes: list(bere.parse(content, PATH, notes))):
+        (content,), documents, notes = done
+        rows = json.loads(content.removeprefix("\ufeff"))
+        assert len(rows) == len(documents) + notes[pair_sentence.LOST]
+
+
 @many(JSON)
 def test_json_has_a_place_for_every_record(files):
     if done := attempt(files, lambda content, notes: list(documents_json.parse(content, PATH))):
@@ -365,4 +419,8 @@ def test_the_files_before_the_changes_are_good(content: str):
     assert brat.parse(TEXT, ANN, "x", PATH, Counter()).relations
     assert len(list(eog.parse(EOG, PATH, Counter()))) == 2
     assert len(list(docred.parse(DOCRED, PATH, Counter()))) == 1
+    assert len(list(nre.parse(lines(NRE), PATH, Counter()))) == 3
+    assert (
+        len(list(opennre.parse(lines(OPENNRE), PATH, Counter()))) == len(list(bere.parse(BERE, PATH, Counter()))) == 2
+    )
     assert i2b2_2010.parse(I2B2, CON, REL, i2b2_2010.Files(PATH, PATH, PATH), Counter()).relations

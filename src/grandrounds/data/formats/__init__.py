@@ -11,6 +11,7 @@ from typing import get_type_hints
 
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import (
+    bere,
     biobert_tsv,
     brat,
     chemdisgene,
@@ -19,6 +20,8 @@ from grandrounds.data.formats import (
     documents_json,
     eog,
     i2b2_2010,
+    nre,
+    opennre,
     pubtator,
 )
 from grandrounds.data.formats.source import Corpus, Format, Notes
@@ -28,7 +31,10 @@ __all__ = ["FORMATS", "Corpus", "Format", "read", "write"]
 
 FORMATS: dict[str, Format] = {
     module.FORMAT.name: module.FORMAT
-    for module in (pubtator, chemdisgene, brat, conll, biobert_tsv, i2b2_2010, docred, eog, documents_json)
+    for module in (
+        *(pubtator, chemdisgene, brat, conll, biobert_tsv, i2b2_2010, docred, eog),
+        *(opennre, nre, bere, documents_json),
+    )
 }
 
 AnyPath = str | PathLike[str]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Relation, Span
-from grandrounds.data.formats.json_values import integer, items, pair, string
+from grandrounds.data.formats.json_values import integer, items, pair, record, string
 from grandrounds.data.formats.json_values import load as load_json
 from grandrounds.data.formats.source import Format, Notes, load
 from grandrounds.data.formats.token_text import SharedMentions, TokenText
@@ -50,7 +50,7 @@ class _Listed:
 
 
 def _document(value: object, where: str, notes: Notes) -> Document:
-    found = _record(value, where, "title", "sents", "vertexSet")
+    found = record(value, where, "title", "sents", "vertexSet")
     sentences = items(found["sents"], f"{where}.sents", _sentence)
     laid = TokenText.of(sentences)
     shared, entities = SharedMentions(), []
@@ -99,7 +99,7 @@ def _entity(value: object, where: str) -> tuple[_Listed, ...]:
 
 
 def _mention(value: object, where: str) -> _Listed:
-    found = _record(value, where, "sent_id", "pos", "type", "name")
+    found = record(value, where, "sent_id", "pos", "type", "name")
     return _Listed(
         integer(found["sent_id"], f"{where}.sent_id"),
         pair(found["pos"], f"{where}.pos"),
@@ -118,7 +118,7 @@ def _span(mention: _Listed, laid: TokenText, where: str) -> Span:
 
 
 def _relation(value: object, where: str) -> Relation:
-    found = _record(value, where, "r", "h", "t")
+    found = record(value, where, "r", "h", "t")
     head, tail = (integer(found[end], f"{where}.{end}") for end in "ht")
     evidence = " ".join(str(i) for i in items(found.get("evidence", []), f"{where}.evidence", integer))
     attributes = {"evidence": evidence} if evidence else {}
@@ -131,15 +131,6 @@ def _check_labels(labels: Sequence[Relation], entities: int, sentences: int, whe
             raise DataError(f"{where}[{i}] relates an entity that does not exist; vertexSet has {entities}, from 0 on")
         if not all(0 <= int(number) < sentences for number in relation.attributes.get("evidence", "").split()):
             raise DataError(f"{where}[{i}].evidence names a sentence that does not exist; there are {sentences}")
-
-
-def _record(value: object, where: str, *needed: str) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise DataError(f"{where} must be an object")
-    for key in needed:
-        if key not in value:
-            raise DataError(f"{where} lacks '{key}'")
-    return value
 
 
 def _letters(name: str) -> str:

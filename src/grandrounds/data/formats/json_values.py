@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from grandrounds.errors import DataError
@@ -13,14 +15,56 @@ T = TypeVar("T")
 
 def load(text: str, cure: str) -> object:
     """A JSON value; `cure` says what the text should have been."""
-    try:
+    with _told(cure):
         return json.loads(text, object_pairs_hook=_unique)
+
+
+def array(text: str, cure: str) -> Iterator[object]:
+    """The parts of a JSON array one at a time, so that a long one is never held as objects all at once."""
+    decoder = json.JSONDecoder(object_pairs_hook=_unique)
+    at = _past(text, 0, "[", cure)
+    if text[at : at + 1] == "]":
+        at += 1
+    else:
+        while True:
+            with _told(cure):
+                part, after = decoder.raw_decode(text, at)
+            yield part
+            at = _SPACE.match(text, after).end()  # type: ignore[union-attr]
+            if text[at : at + 1] == "]":
+                at += 1
+                break
+            at = _past(text, at, ",", cure)
+    if text[at:].strip(" \t\n\r"):
+        raise _not_json(json.JSONDecodeError("Extra data", text, at), cure)
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _past(text: str, at: int, sign: str, cure: str) -> int:
+    """Where the value after a sign starts."""
+    found = re.compile(rf"[ \t\n\r]*\{sign}[ \t\n\r]*").match(text, at)
+    if not found:
+        raise _not_json(json.JSONDecodeError(f"Expecting '{sign}'", text, at), cure)
+    return found.end()
+
+
+@contextmanager
+def _told(cure: str) -> Iterator[None]:
+    """What is wrong with JSON, as errors for the reader."""
+    try:
+        yield
     except json.JSONDecodeError as error:
-        raise DataError(f"not JSON at column {error.colno} ({error.msg}); {cure}", line=error.lineno) from None
+        raise _not_json(error, cure) from None
     except RecursionError:
         raise DataError("nested too deeply to be a document") from None
     except ValueError:
         raise DataError("a number too long to be an offset") from None
+
+
+def _not_json(error: json.JSONDecodeError, cure: str) -> DataError:
+    return DataError(f"not JSON at column {error.colno} ({error.msg}); {cure}", line=error.lineno)
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -64,3 +108,13 @@ def strings(value: object, where: str) -> dict[str, str]:
     if not isinstance(value, dict):
         raise DataError(f"{where} must be an object of strings")
     return {string(key, f"{where} key"): string(item, f"{where} value") for key, item in value.items()}
+
+
+def record(value: object, where: str, *needed: str) -> dict[str, object]:
+    """An object that has these keys."""
+    if not isinstance(value, dict):
+        raise DataError(f"{where} must be an object")
+    for key in needed:
+        if key not in value:
+            raise DataError(f"{where} lacks '{key}'")
+    return value

@@ -10,7 +10,8 @@ import gzip
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -49,24 +50,47 @@ class Format:
 
 def load(path: Path) -> str:
     """The text of a UTF-8 file, gzipped or not, with its line ends as they are."""
-    try:
+    with _told(path):
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return decode(data, path)
+
+
+def stream(path: Path) -> Iterator[str]:
+    """The lines of such a file as `lines` gives them, one at a time: hundreds of megabytes are never held at once."""
+    with _told(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        start = 0
+        for i, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise _not_utf8(start + error.start, path, i) from None
+            start += len(line)
+            yield (text.removeprefix("\ufeff") if i == 1 else text).removesuffix("\n").removesuffix("\r")
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What may go wrong with a file, as errors for the reader."""
+    try:
+        yield
     except FileNotFoundError:
         raise DataError("no such file; check the path", path=path) from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise DataError("not a whole gzip file; fetch it again", path=path) from None
     except OSError as error:
         raise DataError(f"can't be read ({error.strerror})", path=path) from None
-    return decode(data, path)
 
 
 def decode(data: bytes, path: Path) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        problem = f"not UTF-8 at byte {error.start}; convert the file (iconv -f latin1 -t utf-8)"
-        raise DataError(problem, path=path, line=line) from None
+        raise _not_utf8(error.start, path, data.count(b"\n", 0, error.start) + 1) from None
+
+
+def _not_utf8(byte: int, path: Path, line: int) -> DataError:
+    problem = f"not UTF-8 at byte {byte}; convert the file (iconv -f latin1 -t utf-8)"
+    return DataError(problem, path=path, line=line)
 
 
 def save(text: str, path: Path) -> None:
