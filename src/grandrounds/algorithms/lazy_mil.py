@@ -82,8 +82,8 @@ def keyed(secret: bytes, fact: tuple[str, ...]) -> bytes:
 
 
 def choose(scores: Mapping[str, BagScores], round: int) -> dict[str, Tensor]:
-    """Algorithm 1 on the server: for each fact the surest site. Of equally sure ones a hash of the round and of all that
-    is known of the fact decides, so that no site is favoured and every runtime decides alike."""
+    """Algorithm 1 on the server: for each fact the surest site. Of equally sure ones a hash of the round and of all
+    that is known of the fact decides, so that no site is favoured and every runtime decides alike."""
     reports: dict[bytes, list[tuple[int, str, int]]] = {}
     for site, payload in sorted(scores.items()):
         for place, (fact, value) in enumerate(zip(payload.facts.numpy(), payload.values.tolist(), strict=True)):

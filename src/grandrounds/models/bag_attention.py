@@ -4,8 +4,8 @@ Sentences of a bag stand together: `bag` is each sentence's bag, 0, 0, 0, 1, 1 .
 
     ONE      the sentence surest of the bag's relation (Zeng et al., 2015); in a test, for each relation the surest
     AVE      the mean of the sentences (Lin et al., 2016)
-    ATT      e_i = x_i A q_r, weights softmax(e) for the bag's relation r (Lin et al., 2016, Eqs. 6 to 9); in a test each
-             relation is scored by its own query
+    ATT      e_i = x_i A q_r, weights softmax(e) for the bag's relation r (Lin et al., 2016, Eqs. 6 to 9); in a test
+             each relation is scored by its own query
     ATT_RA   each relation by its own query in training too (Ye and Ling, NAACL 2019, Eqs. 4 to 6)
 """
 

@@ -28,8 +28,8 @@ class WordsConfig(PreTrainedConfig):
     model_type: ClassVar[str] = "words"
 
     def __init__(self, vocab_size: int = 0, hidden_size: int = 50, pad_token_id: int = 0, **more: Any) -> None:
-        super().__init__(pad_token_id=pad_token_id, **more)
-        self.vocab_size, self.hidden_size = vocab_size, hidden_size
+        super().__init__(**more)
+        self.vocab_size, self.hidden_size, self.pad_token_id = vocab_size, hidden_size, pad_token_id
         self.max_position_embeddings = 1 << 16  # a word's vector does not depend on its place
 
 
@@ -41,7 +41,7 @@ class Words(PreTrainedModel):
     def __init__(self, config: WordsConfig) -> None:
         super().__init__(config)
         self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]  # untyped in transformers
 
     def get_input_embeddings(self) -> nn.Module:
         return self.embeddings

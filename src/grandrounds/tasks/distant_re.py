@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from grandrounds.data.documents import Document, Entity, Relation, Span, owned
-from grandrounds.errors import ConfigError, DataError
+from grandrounds.errors import DataError
 from grandrounds.metrics.ranking import ranking_curve, thinned
 from grandrounds.models.bag_attention import (
     Method,
@@ -35,8 +35,8 @@ from grandrounds.models.bag_attention import (
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair
 from grandrounds.models.pcnn import CNN, PCNN
-from grandrounds.tasks.sentence_re import MARKERS, NONE, Marked, PairExample, PairFeatures, PairRows, mark_pair
-from grandrounds.tasks.task import Counts, Reading, Task
+from grandrounds.tasks.sentence_re import MARKERS, Marked, PairExample, PairFeatures, PairRows, mark_pair
+from grandrounds.tasks.task import NONE, Counts, Reading, Task, check_relations
 
 HEADS: dict[str, type[nn.Module]] = {"pcnn": PCNN, "cnn": CNN, "entity_pair": EntityPair}
 NOT_ONE_PAIR = "documents that are not a sentence with one pair of entities; label text with 'data distant' first"
@@ -88,10 +88,7 @@ class DistantRE(Task):
     def of(cls, options: DistantREOptions, documents: Iterable[Document]) -> Self:
         found = {relation.type for document in documents for relation in document.relations}
         relations = sorted(found) if options.labels is None else options.labels
-        if not relations:
-            raise DataError("the corpora hold no relation; distant_re needs relations to learn from")
-        if NONE in relations:
-            raise ConfigError(f"'{NONE}' is the absence of a relation and can't be a relation type; rename it")
+        check_relations(relations, cls.name)
         return cls(options, relations)
 
     @property
@@ -196,7 +193,7 @@ class DistantRE(Task):
             yield features.names[features.facts[rows[bag[0]]]], bag
 
     def sureness(self, model: Any, batch: DistantRows) -> Tensor:
-        p = model.classify(model.represent(batch)).softmax(dim=1)
+        p: Tensor = model.classify(model.represent(batch)).softmax(dim=1)
         return p.gather(1, batch.labels[batch.bag][:, None])
 
     # The network and its score
@@ -272,10 +269,17 @@ class DistantRE(Task):
         curve = ranking_curve(gold[:, 1:], scores[:, 1:])
         precision, recall, f1 = curve.best_f1
         drawn = {f"{axis} {i:03d}": v for axis, values in thinned(curve).items() for i, v in enumerate(values)}
+        at = {f"p@{n}": curve.precision_at(n) for n in self.options.precision_at}
         return {
-            **{"auc": curve.auc, "auc_2000": curve.auc_top, "precision": precision, "recall": recall, "f1": f1},
-            **{f"p@{n}": curve.precision_at(n) for n in self.options.precision_at},
-            **{"n": float(len(scores)), "facts": float(gold[:, 1:].sum()), "answers": float(gold[:, 1:].size)},
+            "auc": curve.auc,
+            "auc_2000": curve.auc_top,
+            "precision": precision,
+            "recall": recall,
+            "f1": f1,
+            "n": float(len(scores)),
+            "facts": float(gold[:, 1:].sum()),
+            "answers": float(gold[:, 1:].size),
+            **at,
             **drawn,
         }
 
