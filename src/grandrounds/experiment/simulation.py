@@ -146,7 +146,7 @@ class _Schools:
     def _make(self, name: str) -> _School:
         config, task, rows = self._config, self._task, self._rows
         texts = [task.text(self._examples[row]) for row in rows.public]
-        encoder = find_encoder(name, task, texts, self._folder, config.model.attention_dropout)
+        encoder = find_encoder(name, config.model, self._base, task, texts, self._folder)
         features = task.features(self._examples, encoder)
         practice = Practice(task, encoder, config.training, config.seed, find_device(config.device))
         served = {"public": rows.public, "validation": rows.validation, "test": rows.test}

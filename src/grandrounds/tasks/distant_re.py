@@ -170,13 +170,15 @@ class DistantRE(Task):
         pieces = dict(zip(distinct, encoder.pieces(distinct), strict=True))
         tokenizer = encoder.tokenizer
         window = min(self.options.max_length, encoder.window)
-        plain = self.options.head != "entity_pair"
+        words = self.options.head != "entity_pair"
         marker = dict(zip(MARKERS, tokenizer.convert_tokens_to_ids(list(MARKERS)), strict=True))
         rows = []
         for parts in segments:
             cut = [(pieces[text], role) for text, role in parts]
-            marked = mark_pair(cut, window + 6 * plain, tokenizer.cls_token_id, tokenizer.sep_token_id, marker)
-            rows.append(_unmarked(marked, set(marker.values())) if plain else marked)
+            if words:  # without what marks a pair: six places fewer
+                rows.append(_unmarked(mark_pair(cut, window + 6, NOTHING, NOTHING, dict.fromkeys(MARKERS, NOTHING))))
+            else:
+                rows.append(mark_pair(cut, window, tokenizer.cls_token_id, tokenizer.sep_token_id, marker))
         made = PairFeatures.of(rows, [self._ids[example.label] for example in examples], tokenizer.pad_token_id)
         facts, names = _numbered([example.fact for example in examples])
         pairs, _ = _numbered([example.pair for example in examples])
@@ -371,11 +373,13 @@ def _segments(example: DistantExample) -> list[tuple[str, int]]:
     ]
 
 
-def _unmarked(marked: Marked, markers: set[int]) -> Marked:
-    """Words alone: no [CLS], no [SEP], no markers; positions tell where the entities are."""
-    inner = marked.ids[1:-1]
-    kept = [i for i, piece in enumerate(inner, start=1) if piece not in markers]
-    place = {old: new for new, old in enumerate(kept)}
-    first, past, second, end = marked.spans
-    spans = (place[first], place[first] + past - first, place[second], place[second] + end - second)
-    return Marked([marked.ids[i] for i in kept], spans)
+NOTHING = -1
+
+
+def _unmarked(marked: Marked) -> Marked:
+    """Words alone: positions tell where the entities are. A name without a word stands at the word that follows."""
+    kept = [piece for piece in marked.ids if piece != NOTHING]
+    before = np.concatenate([[0], np.cumsum(np.array(marked.ids) != NOTHING)])
+    first, past, second, end = (int(before[place]) for place in marked.spans)
+    last = len(kept) - 1
+    return Marked(kept, (min(first, last), past, min(second, last), end))
