@@ -1,0 +1,184 @@
+"""Lazy MIL: one winner a fact, chosen by what sites are sure of, and nothing else learnt of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import grandrounds
+from grandrounds.algorithms.lazy_mil import BEST, choose, keyed
+from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.formats import documents_json
+from grandrounds.federation import BagScores, Kept, Site
+from grandrounds.federation.learner import Learner
+from tests.experiment.crashes import metrics, weights
+
+
+def told(**facts: float) -> BagScores:
+    named = sorted((keyed(b"s", (fact,)), value) for fact, value in facts.items())
+    digests = np.array([list(digest) for digest, _ in named], dtype=np.uint8).reshape(-1, 16)
+    return BagScores(torch.from_numpy(digests), torch.tensor([round(255 * v) for _, v in named], dtype=torch.uint8))
+
+
+def won(scores: dict[str, BagScores], chosen: dict[str, torch.Tensor], *facts: str) -> dict[str, list[str]]:
+    name = {keyed(b"s", (fact,)): fact for fact in facts}
+    return {
+        site: sorted(name[scores[site].facts[i].numpy().tobytes()] for i in chosen[site].nonzero().flatten().tolist())
+        for site in scores
+    }
+
+
+def test_the_surest_site_wins_each_fact() -> None:
+    scores = {"a": told(x=0.9, y=0.2), "b": told(x=0.4, y=0.3, z=0.1), "c": told(y=0.1)}
+    assert won(scores, choose(scores, 1), "x", "y", "z") == {"a": ["x"], "b": ["y", "z"], "c": []}
+
+
+def test_of_equals_one_wins_and_not_always_the_same() -> None:
+    facts = [f"f{i}" for i in range(40)]
+    winners = set()
+    for round in range(12):
+        # What is known of a fact differs by how sure they are; of those alike one site has all in a round.
+        scores = {site: told(**{fact: i / 40 for i, fact in enumerate(facts)}) for site in ("a", "b", "c")}
+        chosen = choose(scores, round)
+        total = sum(mask.int() for mask in chosen.values())
+        assert total.tolist() == [1] * 40
+        winners.add(tuple(int(mask.sum()) for mask in chosen.values()))
+        assert choose(scores, round)["a"].equal(chosen["a"])
+    assert len(winners) > 3
+    assert all(min(counts) > 0 for counts in winners)
+
+
+def test_who_wins_does_not_depend_on_the_secret() -> None:
+    def under(secret: bytes) -> dict[str, list[str]]:
+        scores = {}
+        for site in ("a", "b"):
+            named = sorted((keyed(secret, (f"f{i}",)), i % 3) for i in range(30))
+            digests = np.array([list(digest) for digest, _ in named], dtype=np.uint8)
+            values = torch.tensor([value for _, value in named], dtype=torch.uint8)
+            scores[site] = BagScores(torch.from_numpy(digests), values)
+        name = {keyed(secret, (f"f{i}",)): f"f{i}" for i in range(30)}
+        chosen = choose(scores, 5)
+        return {
+            site: sorted(name[scores[site].facts[i].numpy().tobytes()] for i in chosen[site].nonzero().flatten())
+            for site in scores
+        }
+
+    assert under(b"one") == under(b"another")
+
+
+def test_a_digest_is_of_the_whole_fact_and_the_secret() -> None:
+    assert keyed(b"s", ("a", "r", "b")) != keyed(b"s", ("a", "r", "c"))
+    assert keyed(b"s", ("a", "r", "b")) != keyed(b"t", ("a", "r", "b"))
+    assert keyed(b"s", ("ab", "c")) != keyed(b"s", ("a", "bc"))
+
+
+VERBS = {"inhibits": "blocks", "none": "resembles"}
+
+
+def noisy(facts: int, sentences: int, seed: int, canary: str = "") -> list[Document]:
+    """Bags of sentences of which a third say what their fact says."""
+    rng = np.random.default_rng(seed)
+    documents = []
+    for fact in range(facts):
+        relation = "inhibits" if fact % 2 else "none"
+        for s in range(sentences):
+            true = relation == "inhibits" and (s == 0 or rng.random() < 0.2)
+            head, tail = f"drug{fact}", f"gene{fact}"
+            text = f"{head} {VERBS['inhibits' if true else 'none']} {tail} {canary}."
+            mentions = (
+                Mention(0, len(head), "Drug", "T1", f"D{fact}"),
+                Mention(text.index(tail), text.index(tail) + len(tail), "Gene", "T2", f"G{fact}"),
+            )
+            entities = (Entity(f"D{fact}", "Drug", (0,)), Entity(f"G{fact}", "Gene", (1,)))
+            relations = (Relation("inhibits", f"D{fact}", f"G{fact}", (0, 1)),) if relation == "inhibits" else ()
+            documents.append(Document(f"{fact}.{s}", text, (Span(0, len(text)),), mentions, entities, relations))
+    return documents
+
+
+Config = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    folder = tmp_path_factory.mktemp("noisy")
+    (folder / "train.jsonl").write_text(documents_json.render(noisy(24, 6, 1)))
+    (folder / "test.jsonl").write_text(documents_json.render(noisy(24, 6, 2)))
+
+    def make(**overrides: Any) -> dict[str, Any]:
+        content: dict[str, Any] = {
+            "device": "cpu",
+            "task": {"name": "distant_re", "dropout": 0.1, "precision_at": [5, 10]},
+            "data": {
+                "format": "json",
+                "train": str(folder / "train.jsonl"),
+                "test": str(folder / "test.jsonl"),
+                "public": 0.2,
+            },
+            "partition": {"scheme": "iid", "sites": 3},
+            "model": {"encoder": "words"},
+            "training": {"epochs": 3, "batch_size": 8, "learning_rate": 0.3, "optimizer": "sgd"},
+            "federation": {"rounds": 4},
+            "algorithm": {"name": "lazy_mil"},
+        }
+        for key, value in overrides.items():
+            section, name = key.split("__")
+            content[section][name] = value
+        return content
+
+    return make
+
+
+def test_it_learns_from_noisy_bags(config: Config, tmp_path: Path) -> None:
+    result = grandrounds.run(config(federation__rounds=8), out=tmp_path / "run")
+    assert result["test"]["auc"] > 0.8
+    assert result["test"]["facts"] == 12
+
+
+def test_a_site_trains_on_what_it_won_and_on_nothing_else(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: dict[tuple[str, int], list[int]] = {}
+    train = Learner.train
+
+    def watched(self: Learner, *args: Any, only: Any = None, **options: Any) -> None:
+        if isinstance(self, Site):
+            best = Kept()
+            self.recall(BEST, best)
+            assert set(only) <= set(best["rows"].tolist())
+            trained[self.who, self.round] = [self._split("train").rows[i] for i in only]
+        train(self, *args, only=only, **options)
+
+    monkeypatch.setattr(Learner, "train", watched)
+    grandrounds.run(config(), out=tmp_path / "run")
+    for round in (1, 2, 3, 4):
+        rows = [row for (_, r), held in trained.items() if r == round for row in held]
+        assert len(rows) == len(set(rows)), "two sites trained on one sentence"
+        assert len(rows) == 24, "not one sentence a fact"
+    assert len(trained) == 12
+
+
+def test_a_site_that_never_wins_still_answers(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(scores: dict[str, BagScores], round: int) -> dict[str, torch.Tensor]:
+        chosen = choose(scores, round)
+        chosen["site-02"] = torch.zeros_like(chosen["site-02"])
+        return chosen
+
+    monkeypatch.setattr("grandrounds.algorithms.lazy_mil.choose", never)
+    grandrounds.run(config(), out=tmp_path / "run")
+    assert [(line["replies"], line["lost"]) for line in metrics(tmp_path / "run")] == [(6, {})] * 4
+
+
+def test_bags_are_weighed_in_each_way(config: Config, tmp_path: Path) -> None:
+    found = {}
+    for bag in ("one", "ave", "att", "att_ra"):
+        task = {"name": "distant_re", "dropout": 0.1, "precision_at": [5], "bag": bag}
+        content = config(algorithm__name="fedavg", federation__weight_by="uniform")
+        result = grandrounds.run({**content, "task": task}, out=tmp_path / bag)
+        found[bag] = weights(tmp_path / bag)
+        assert result["test"]["auc"] > 0.3
+    assert len(set(found.values())) == 4
