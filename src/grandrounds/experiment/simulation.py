@@ -41,7 +41,7 @@ from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.shelf import Shelf
 from grandrounds.federation.training import Training
 from grandrounds.tasks import TASKS, Task
-from grandrounds.tasks.task import Features
+from grandrounds.tasks.task import Features, no_example
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,8 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     corpora = _Corpora(config, base)
     task = TASKS[config.task["name"]].of(config.task_options(), corpora.training_documents())
     examples, left = task.examples(corpora.documents)
+    if not examples:
+        raise no_example(task, "the corpora hold", left)
     notes = corpora.notes + Counter(left)
     rows = _Rows(config, task, corpora, examples)
     examples = task.knowing(examples, rows.training(config, examples, corpora))

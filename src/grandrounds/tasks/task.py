@@ -174,7 +174,7 @@ class Task(ABC):
         """Choose what answers are decided by, from logits on validation data; the logits as they are then."""
         return logits
 
-    def uncalibrate(self, model: nn.Module) -> None:  # noqa: B027
+    def uncalibrate(self, model: nn.Module) -> None:  # noqa: B027  (most tasks have nothing to undo)
         """Decide as before anything was chosen: `calibrate` begins there."""
 
     def knowing(self, examples: Sequence[Any], training: Iterable[Document]) -> Sequence[Any]:

@@ -30,7 +30,7 @@ def array(text: str, cure: str) -> Iterator[object]:
             with _told(cure):
                 part, after = decoder.raw_decode(text, at)
             yield part
-            at = _SPACE.match(text, after).end()  # type: ignore[union-attr]
+            at = _SPACE.match(text, after).end()  # type: ignore[union-attr]  # it matches nothing, too
             if text[at : at + 1] == "]":
                 at += 1
                 break
