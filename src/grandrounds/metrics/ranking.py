@@ -28,14 +28,6 @@ class Curve:
     def auc_top(self) -> float:
         return area(self.recall[:TOP], self.precision[:TOP])
 
-    @property
-    def best_f1(self) -> tuple[float, float, float]:
-        """Precision, recall and F1 where F1 is largest."""
-        total = self.precision + self.recall
-        f1 = np.where(total > 0, 2 * self.precision * self.recall / np.where(total > 0, total, 1), 0)
-        best = int(f1.argmax())
-        return float(self.precision[best]), float(self.recall[best]), float(f1[best])
-
     def precision_at(self, n: int) -> float:
         """Of the first n answers; where there are fewer, of those."""
         return float(self.precision[min(n, len(self.precision)) - 1])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import permutations
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from grandrounds.data.documents import Document, Entity, Relation, Span, owned
+from grandrounds.data.documents import Document, Relation, Span, owned
 from grandrounds.errors import DataError
 from grandrounds.metrics.ranking import ranking_curve, thinned
 from grandrounds.models.bag_attention import (
@@ -39,7 +40,9 @@ from grandrounds.tasks.sentence_re import MARKERS, Marked, PairExample, PairFeat
 from grandrounds.tasks.task import NONE, Counts, Reading, Task, check_relations
 
 HEADS: dict[str, type[nn.Module]] = {"pcnn": PCNN, "cnn": CNN, "entity_pair": EntityPair}
-NOT_ONE_PAIR = "documents that are not a sentence with one pair of entities; label text with 'data distant' first"
+ACROSS = "mentions in no sentence, or in two, in no pair"
+OVERLAPPING = "pairs of overlapping mentions, which can't both be placed"
+NOT_ONE_PAIR = "documents that are not one sentence with two mentions; label text with 'data distant' first"
 
 
 class DistantREOptions(BaseModel):
@@ -79,63 +82,109 @@ class DistantRE(Task):
     Options: ClassVar[type[BaseModel]] = DistantREOptions
     options: DistantREOptions
 
-    def __init__(self, options: DistantREOptions, relations: Sequence[str]) -> None:
+    def __init__(
+        self, options: DistantREOptions, relations: Sequence[str], types: Iterable[tuple[str, str]] = ()
+    ) -> None:
         self.options = options
         self._labels = (NONE, *relations)
         self._ids = {label: i for i, label in enumerate(self._labels)}
+        self.types = frozenset(types)
+        """(head type, tail type) that relations join: what `extract` asks about in text that is not labelled."""
 
     @classmethod
     def of(cls, options: DistantREOptions, documents: Iterable[Document]) -> Self:
-        found = {relation.type for document in documents for relation in document.relations}
+        found, types = set[str](), set[tuple[str, str]]()
+        for document in documents:
+            for relation in document.relations:
+                found.add(relation.type)
+                types.add((document.entity(relation.head).type, document.entity(relation.tail).type))
         relations = sorted(found) if options.labels is None else options.labels
         check_relations(relations, cls.name)
-        return cls(options, relations)
+        return cls(options, relations, types)
 
     @property
     def labels(self) -> Sequence[str]:
         return self._labels
 
     def schema(self) -> dict[str, Any]:
-        return {"options": self.options.model_dump(), "relations": self._labels[1:]}
+        return {"options": self.options.model_dump(), "relations": self._labels[1:], "types": sorted(self.types)}
 
     @classmethod
     def restore(cls, schema: Mapping[str, Any]) -> Self:
-        return cls(DistantREOptions(**schema["options"]), schema["relations"])
+        types = [(head, tail) for head, tail in schema["types"]]
+        return cls(DistantREOptions(**schema["options"]), schema["relations"], types)
 
     # From documents to examples
 
     def examples(self, documents: Sequence[Document]) -> tuple[list[DistantExample], dict[str, int]]:
-        examples, passed_over = list[DistantExample](), 0
-        for index, document in enumerate(documents):
-            document = owned(document)
-            if len(document.entities) == 2 and len(document.relations) <= 1:
-                examples.append(self._example(index, document))
-            else:
-                passed_over += 1
+        found = [self._labelled(index, document) for index, document in enumerate(documents)]
+        examples = [example for example in found if example is not None]
+        passed_over = len(found) - len(examples)
         return examples, {NOT_ONE_PAIR: passed_over} if passed_over else {}
 
-    def _example(self, index: int, document: Document) -> DistantExample:
+    def candidates(self, documents: Sequence[Document]) -> tuple[list[DistantExample], dict[str, int]]:
+        """A sentence with one pair is asked about that; in other text, all pairs of a sentence whose types relations
+        join are."""
+        examples, notes = list[DistantExample](), dict[str, int]()
+        for index, document in enumerate(documents):
+            one = self._labelled(index, document)
+            examples += [one] if one is not None else self._pairs(index, owned(document), notes)
+        return examples, notes
+
+    def _labelled(self, index: int, document: Document) -> DistantExample | None:
+        """The example of a sentence with two mentions, of two entities or, since some databases relate things to
+        themselves, of one."""
+        document = owned(document)
+        if len(document.mentions) != 2 or len(document.relations) > 1:
+            return None
         stated = document.relations[0] if document.relations else None
         if stated is not None and stated.type not in self._ids:
             raise DataError(
                 f"relation type '{stated.type}' is not in the label set ({', '.join(self._labels[1:])}); "
                 "name it in task.labels, or take it out of the corpus"
             )
-        ids = (stated.head, stated.tail) if stated else tuple(entity.id for entity in document.entities)
-        entities = [document.entity(id) for id in ids]
-        mentions = stated.mentions if stated and stated.mentions else tuple(entity.mentions[0] for entity in entities)
+        first, last = document.entities[0], document.entities[-1]
+        mentions = (first.mentions[0], last.mentions[-1])
+        if stated is not None:
+            head, tail = document.entity(stated.head), document.entity(stated.tail)
+            mentions = stated.mentions or (head.mentions[0], tail.mentions[-1])
+        return self._example(index, 0, document, mentions, NONE if stated is None else stated.type)
+
+    def _pairs(self, index: int, document: Document, notes: dict[str, int]) -> Iterator[DistantExample]:
+        by_sentence: dict[int, list[int]] = {}
+        for m, mention in enumerate(document.mentions):
+            sentence = document.sentence_of(mention)
+            if sentence is None:
+                notes[ACROSS] = notes.get(ACROSS, 0) + 1
+            else:
+                by_sentence.setdefault(sentence, []).append(m)
+        for sentence, members in sorted(by_sentence.items()):
+            for head, tail in permutations(members, 2):
+                one, other = document.mentions[head], document.mentions[tail]
+                if (one.type, other.type) not in self.types:
+                    continue
+                if one.start < other.end and other.start < one.end:
+                    notes[OVERLAPPING] = notes.get(OVERLAPPING, 0) + 1
+                else:
+                    yield self._example(index, sentence, document, (head, tail), NONE)
+
+    def _example(
+        self, index: int, sentence: int, document: Document, mentions: tuple[int, int], label: str
+    ) -> DistantExample:
+        start, end = document.sentences[sentence] if len(document.sentences) > 1 else (0, len(document.text))
         head, tail = (document.mentions[m] for m in mentions)
+        owner = {m: entity.id for entity in document.entities for m in entity.mentions}
         return DistantExample(
             document=index,
-            sentence=0,
-            label=NONE if stated is None else stated.type,
-            text=document.text,
-            head=Span(head.start, head.end),
-            tail=Span(tail.start, tail.end),
+            sentence=sentence,
+            label=label,
+            text=document.text[start:end],
+            head=Span(head.start - start, head.end - start),
+            tail=Span(tail.start - start, tail.end - start),
             types=(head.type, tail.type),
-            mentions=(mentions[0], mentions[1]),
+            mentions=mentions,
             blinded=False,
-            pair=(_known_as(document, entities[0]), _known_as(document, entities[1])),
+            pair=(head.concept or owner[mentions[0]], tail.concept or owner[mentions[1]]),
         )
 
     def without_answers(self, document: Document) -> Document:
@@ -269,18 +318,17 @@ class DistantRE(Task):
         gold[bag, features.labels[rows][order]] = True
         scores = self.bag_scores(torch.from_numpy(logits[order]), torch.from_numpy(bag)).numpy()
         curve = ranking_curve(gold[:, 1:], scores[:, 1:])
-        precision, recall, f1 = curve.best_f1
+        said = scores[:, 1:] >= DECIDED
         drawn = {f"{axis} {i:03d}": v for axis, values in thinned(curve).items() for i, v in enumerate(values)}
         at = {f"p@{n}": curve.precision_at(n) for n in self.options.precision_at}
         return {
             "auc": curve.auc,
             "auc_2000": curve.auc_top,
-            "precision": precision,
-            "recall": recall,
-            "f1": f1,
-            "n": float(len(scores)),
+            "right": float((said & gold[:, 1:]).sum()),
+            "said": float(said.sum()),
             "facts": float(gold[:, 1:].sum()),
             "answers": float(gold[:, 1:].size),
+            "n": float(len(scores)),
             **at,
             **drawn,
         }
@@ -288,13 +336,18 @@ class DistantRE(Task):
     def score(self, counts: Counts) -> dict[str, Any]:
         curve = {axis: [counts[key] for key in sorted(counts) if key.startswith(f"{axis} ")] for axis in AXES}
         named = {key: value for key, value in counts.items() if key.split(" ")[0] not in AXES or " " not in key}
-        facts, answers = named.pop("facts"), named.pop("answers")
+        right, said, facts, answers = (named.pop(key) for key in ("right", "said", "facts", "answers"))
+        share = facts / answers if answers else 0.0
         return {
             **named,
             "n": int(named["n"]),
             "facts": int(facts),
+            "precision": right / said if said else 0.0,
+            "recall": right / facts if facts else 0.0,
+            "f1": 2 * right / (said + facts) if said + facts else 0.0,
             "baseline": "every relation of every pair",
-            "baseline_f1": 2 * facts / (answers + facts) if facts else 0.0,
+            "baseline_f1": 2 * share / (1 + share),
+            "baseline_auc": share,
             "per_class": {},
             "curve": curve,
         }
@@ -306,16 +359,20 @@ class DistantRE(Task):
         probabilities: NDArray[np.float32],
         threshold: float,
     ) -> Document:
-        (example,), (row,) = examples, probabilities
-        best, document = int(row.argmax()), owned(document)
-        if not best or row[best] < threshold:
-            return document
-        head, tail = (document.entities[i].id for i in (0, 1))
-        found = Relation(self._labels[best], head, tail, example.mentions, {"score": f"{row[best]:.4f}"})
-        return replace(document, relations=(found,))
+        document, relations = owned(document), list[Relation]()
+        owner = {m: entity.id for entity in document.entities for m in entity.mentions}
+        for example, row in zip(examples, probabilities, strict=True):
+            best = int(row.argmax())
+            if best and row[best] >= threshold:
+                head, tail = (owner[m] for m in example.mentions)
+                told = {"score": f"{row[best]:.4f}"}
+                relations.append(Relation(self._labels[best], head, tail, example.mentions, told))
+        return replace(document, relations=tuple(relations))
 
 
 AXES = ("recall", "precision")
+DECIDED = 0.5
+"""From which score on a relation counts as said, in precision, recall and F1; a ranking has no such point."""
 
 
 @dataclass(frozen=True)
@@ -354,10 +411,6 @@ def grouped(keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 def _numbered(keys: Sequence[tuple[str, ...]]) -> tuple[NDArray[np.int64], list[tuple[str, ...]]]:
     numbers: dict[tuple[str, ...], int] = {}
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64), list(numbers)
-
-
-def _known_as(document: Document, entity: Entity) -> str:
-    return document.mentions[entity.mentions[0]].concept or entity.id
 
 
 def _segments(example: DistantExample) -> list[tuple[str, int]]:

@@ -109,6 +109,10 @@ class Task(ABC):
     def examples(self, documents: Sequence[Document]) -> tuple[Sequence[Example], Mapping[str, int]]:
         """The documents' examples, and what was left out, counted."""
 
+    def candidates(self, documents: Sequence[Document]) -> tuple[Sequence[Example], Mapping[str, int]]:
+        """What `extract` asks the model about; the examples, unless a task trains on less than it can read."""
+        return self.examples(documents)
+
     def answers(self, example: Any) -> Sequence[str]:
         """The labels that an example counts for: its own, or one or more a pair."""
         return (example.label,)
