@@ -18,7 +18,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import grandrounds.algorithms  # noqa: F401  registers them
-from grandrounds.data.corpora import SYNTHETIC
+from grandrounds.data.corpora import MADE_HERE
 from grandrounds.data.formats import FORMATS
 from grandrounds.data.partition import SCHEMES
 from grandrounds.data.structural_entropy import READINGS
@@ -133,7 +133,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        formats = [*FORMATS, SYNTHETIC]
+        formats = [*FORMATS, *MADE_HERE]
         _known("data.format", self.data.format, formats)
         for name, site in self.sites.items():
             _known(f"sites.{name}.format", site.format or self.data.format, formats)

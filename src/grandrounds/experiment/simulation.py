@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from grandrounds.data.corpora import SYNTHETIC, Source, read_source
+from grandrounds.data.corpora import MADE_HERE, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import Partition, SiteRow, Unit, partition, share
 from grandrounds.errors import ConfigError, DataError, unknown
@@ -180,7 +180,7 @@ class _Corpora:
             for name, site in sorted(config.sites.items()):
                 source = Source(site.format or data.format, paths_of(site.train, base), data.options)
                 self._add(f"site {name}", source)
-        elif data.train is not None or data.format == SYNTHETIC:
+        elif data.train is not None or data.format in MADE_HERE:
             self._add("train", Source(data.format, paths_of(data.train, base), data.options))
         else:
             raise ConfigError("data.train is missing: name the corpus to train on, or give [sites.<name>] tables")
@@ -188,7 +188,7 @@ class _Corpora:
             value = getattr(data, part)
             if not isinstance(value, float | int):
                 self._add(part, Source(data.format, paths_of(value, base), data.options))
-        if data.test is not None or data.format == SYNTHETIC:
+        if data.test is not None or data.format in MADE_HERE:
             self._add("test", Source(data.format, paths_of(data.test, base), data.options))
         else:
             raise ConfigError("data.test is missing: name the corpus to test on")

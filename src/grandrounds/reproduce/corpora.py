@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grandrounds.data.corpora import SYNTHETIC, Source, read_source
+from grandrounds.data.corpora import MADE_HERE, SYNTHETIC, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import partition
 from grandrounds.experiment.config import Config
@@ -199,7 +199,7 @@ def _parts(config: Config, base: Path) -> dict[str, tuple[Document, ...]]:
     data = config.data
     given = {"train": data.train, "validation": data.validation, "test": data.test}
     files = {part: paths for part, paths in given.items() if not isinstance(paths, float | int)}
-    if data.format != SYNTHETIC:
+    if data.format not in MADE_HERE:
         files = {part: paths for part, paths in files.items() if paths}
     return {
         part: read_source(Source(data.format, paths_of(paths, base), data.options), part, Counter())
