@@ -15,6 +15,8 @@ from grandrounds.algorithms.lazy_mil import BEST, choose, keyed
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
 from grandrounds.federation import BagScores, Kept, Site
+from grandrounds.federation.exchange import Ask
+from grandrounds.federation.host import Host
 from grandrounds.federation.learner import Learner
 from tests.experiment.crashes import metrics, weights
 
@@ -80,8 +82,8 @@ def test_a_digest_is_of_the_whole_fact_and_the_secret() -> None:
 VERBS = {"inhibits": "blocks", "none": "resembles"}
 
 
-def noisy(facts: int, sentences: int, seed: int, canary: str = "") -> list[Document]:
-    """Bags of sentences of which a third say what their fact says."""
+def noisy(facts: int, sentences: int, seed: int, canary: str = "", at: str = "mercy") -> list[Document]:
+    """Bags of sentences of which a third say what their fact says, at two hospitals, of which one has the canary."""
     rng = np.random.default_rng(seed)
     documents = []
     for fact in range(facts):
@@ -89,14 +91,18 @@ def noisy(facts: int, sentences: int, seed: int, canary: str = "") -> list[Docum
         for s in range(sentences):
             true = relation == "inhibits" and (s == 0 or rng.random() < 0.2)
             head, tail = f"drug{fact}", f"gene{fact}"
-            text = f"{head} {VERBS['inhibits' if true else 'none']} {tail} {canary}."
+            where = ("mercy", "charity")[s % 2]
+            told = f" {canary}" if where == at else ""
+            text = f"{head} {VERBS['inhibits' if true else 'none']} {tail}{told} ."
             mentions = (
                 Mention(0, len(head), "Drug", "T1", f"D{fact}"),
                 Mention(text.index(tail), text.index(tail) + len(tail), "Gene", "T2", f"G{fact}"),
             )
             entities = (Entity(f"D{fact}", "Drug", (0,)), Entity(f"G{fact}", "Gene", (1,)))
             relations = (Relation("inhibits", f"D{fact}", f"G{fact}", (0, 1)),) if relation == "inhibits" else ()
-            documents.append(Document(f"{fact}.{s}", text, (Span(0, len(text)),), mentions, entities, relations))
+            held = {"hospital": where}
+            id = f"{fact}.{s}{told}"
+            documents.append(Document(id, text, (Span(0, len(text)),), mentions, entities, relations, held))
     return documents
 
 
@@ -182,3 +188,83 @@ def test_bags_are_weighed_in_each_way(config: Config, tmp_path: Path) -> None:
         found[bag] = weights(tmp_path / bag)
         assert result["test"]["auc"] > 0.3
     assert len(set(found.values())) == 4
+
+
+Replies = list[tuple[str, str, bytes]]
+
+
+@pytest.fixture
+def replies(monkeypatch: pytest.MonkeyPatch) -> Replies:
+    """All that sites answer, as it travels: site, kind, bytes."""
+    seen: Replies = []
+    answer = Host.answer
+
+    def watched(self: Host, ask: Ask) -> Any:
+        answered = answer(self, ask)
+        if answered.packed is not None:
+            seen.append((ask.site, answered.packed.kind, answered.packed.to_bytes()))
+        return answered
+
+    monkeypatch.setattr(Host, "answer", watched)
+    return seen
+
+
+def at_two_hospitals(config: Config, folder: Path, canary: str) -> dict[str, Any]:
+    """Sites that hold what `canary` stands in at one of them; the server's public set is without it."""
+    (folder / f"{canary}.jsonl").write_text(documents_json.render(noisy(24, 6, 1, canary)))
+    (folder / "public.jsonl").write_text(documents_json.render(noisy(6, 6, 3)))
+    content = config(data__train=str(folder / f"{canary}.jsonl"), data__public=str(folder / "public.jsonl"))
+    return {**content, "partition": {"scheme": "by", "by": "hospital"}}
+
+
+CANARY = "zyzzyva"
+
+
+def test_no_word_id_or_fact_of_a_site_travels_or_is_logged(
+    config: Config, tmp_path: Path, replies: Replies, capfd: pytest.CaptureFixture[str]
+) -> None:
+    content = at_two_hospitals(config, tmp_path, CANARY)
+    grandrounds.run(content, out=tmp_path / "run")
+    assert {kind for _, kind, _ in replies} == {"bag_scores", "parameters"}
+    files = [path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file() and path.suffix != ".toml"]
+    captured = capfd.readouterr()
+    everything = [data for _, _, data in replies] + files + [captured.out.encode(), captured.err.encode()]
+    assert len(files) > 8
+    for secret in (CANARY, "drug7", "gene7", "D7", "G7"):
+        spelt = secret.encode() if len(secret) > 2 else f'"{secret}"'.encode()
+        assert not [data for data in everything if spelt in data]
+    # Nor can the server find a fact by trying: a digest is of the fact and the sites' secret.
+    sent = b"".join(data for _, kind, data in replies if kind == "bag_scores")
+    for key in (b"", b"lazy_mil", b"1"):
+        assert keyed(key, ("D7", "inhibits", "G7")) not in sent
+
+
+def test_what_one_site_won_does_not_reach_anothers_training(
+    config: Config, tmp_path: Path, replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hospitals whose shares of the facts are fixed: whatever one writes, the other trains to the same bits."""
+
+    def dealt(scores: dict[str, BagScores], round: int) -> dict[str, torch.Tensor]:
+        sides = sorted(scores)
+        masks = {site: torch.arange(len(scores[site].facts)) % 2 == sides.index(site) for site in sides}
+        return {site: mask.to(torch.uint8) for site, mask in masks.items()}
+
+    monkeypatch.setattr("grandrounds.algorithms.lazy_mil.choose", dealt)
+    for canary in ("blocks", "resembles"):  # words that the model knows, at mercy alone
+        content = at_two_hospitals(config, tmp_path, canary)
+        content["federation"]["rounds"] = 1
+        grandrounds.run(content, out=tmp_path / f"run {canary}")
+    trained = {site: [data for who, kind, data in replies if (who, kind) == (site, "parameters")] for site in HOSPITALS}
+    assert trained["charity"][0] == trained["charity"][1]
+    assert trained["mercy"][0] != trained["mercy"][1]
+
+
+HOSPITALS = ("charity", "mercy")
+
+
+def test_scores_cost_a_fraction_of_what_parameters_do(config: Config, tmp_path: Path, replies: Replies) -> None:
+    grandrounds.run(config(federation__rounds=1), out=tmp_path / "run")
+    sizes = {kind: [len(data) for _, k, data in replies if k == kind] for kind in ("bag_scores", "parameters")}
+    facts = 24
+    assert max(sizes["bag_scores"]) <= 17 * facts + 300  # a digest and a byte each, and a header
+    assert max(sizes["bag_scores"]) * 20 < min(sizes["parameters"])

@@ -70,6 +70,10 @@ class Model(Section):
     encoder: str = "tiny"
     vectors: str | None = None
     """Word vectors, GloVe text or word2vec binary, for the encoder `words`."""
+    vocabulary: Literal["public", "vectors"] | None = None
+    """Whose words `words` knows: the public text's, or the vectors'; by default the vectors', where there are any."""
+    most_words: int = Field(50_000, ge=100)
+    """How many of the vectors' words, the first of the file, which are the commonest; each of them travels."""
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Instead of the encoder's own; 0 saves up to 40% of a step on a CPU, where dropping out attention is slow."""
     warm_up: int = Field(0, ge=0)

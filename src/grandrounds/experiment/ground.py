@@ -71,19 +71,21 @@ LEARNT = ("tiny", "words")
 def find_encoder(name: str, model: Model, base: Path, task: Task, public: Sequence[str], folder: Path) -> Encoder:
     """A vocabulary is learnt once a run: workers and resumed runs find it in the run folder."""
     vectors = None if model.vectors is None else base / model.vectors
-    if vectors is not None and name != "words":
-        raise ConfigError("model.vectors are for model.encoder = 'words'; another encoder has its own")
-    found = _learnt(name, vectors, task, public, folder) if name in LEARNT else Encoder.find(name, task.markers)
+    if name != "words" and (vectors is not None or model.vocabulary is not None):
+        raise ConfigError("model.vectors and model.vocabulary are for model.encoder = 'words'; another has its own")
+    if model.vocabulary == "vectors" and vectors is None:
+        raise ConfigError("model.vocabulary = 'vectors' needs a file of them: give model.vectors")
+    if name not in LEARNT:
+        found = Encoder.find(name, task.markers)
+    else:
+        learnt, part = folder / "vocabulary" / name, folder / f".vocabulary.{name}.part"
+        if not learnt.exists():
+            words = None if vectors is None or model.vocabulary == "public" else model.most_words
+            Encoder.find(name, task.markers, public, vectors, words).save(part)
+            learnt.parent.mkdir(exist_ok=True)
+            part.rename(learnt)
+        found = replace(Encoder.saved(learnt), vectors=vectors)
     return found if model.attention_dropout is None else found.dropping_attention(model.attention_dropout)
-
-
-def _learnt(name: str, vectors: Path | None, task: Task, public: Sequence[str], folder: Path) -> Encoder:
-    learnt, part = folder / "vocabulary" / name, folder / f".vocabulary.{name}.part"
-    if not learnt.exists():
-        Encoder.find(name, task.markers, public, vectors).save(part)
-        learnt.parent.mkdir(exist_ok=True)
-        part.rename(learnt)
-    return replace(Encoder.saved(learnt), vectors=vectors)
 
 
 def warmed_up(config: Config, practice: Practice, splits: Mapping[str, Split], folder: Path) -> Practice:

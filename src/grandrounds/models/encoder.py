@@ -62,12 +62,17 @@ class Encoder:
 
     @classmethod
     def find(
-        cls, name: str, markers: Sequence[str] = (), public: Iterable[str] = (), vectors: Path | None = None
+        cls,
+        name: str,
+        markers: Sequence[str] = (),
+        public: Iterable[str] = (),
+        vectors: Path | None = None,
+        first_words: int | None = None,
     ) -> Encoder:
         """The encoder of that name; `public` is the text from which `tiny` learns its word pieces, and `words` its
-        words unless a file of vectors has them."""
+        words unless it takes the first so many of a file of vectors."""
         if name == "words":
-            return cls._words(public, vectors)
+            return cls._words(public, vectors, first_words)
         if name == "tiny":
             tokenizer = _train_word_pieces(public)
             encoder = cls(name, tokenizer, BertConfig(vocab_size=len(tokenizer), **TINY), None)
@@ -79,12 +84,12 @@ class Encoder:
         return encoder
 
     @classmethod
-    def _words(cls, public: Iterable[str], vectors: Path | None) -> Encoder:
-        known = None if vectors is None else read_vectors(vectors)
-        tokenizer = word_tokenizer(words_of(public) if known is None else known)
+    def _words(cls, public: Iterable[str], vectors: Path | None, first_words: int | None) -> Encoder:
+        first = None if vectors is None else read_vectors(vectors, most=first_words or 1)
+        tokenizer = word_tokenizer(words_of(public) if first is None or first_words is None else first)
         if len(tokenizer) <= len(SPECIAL):
             raise ConfigError("encoder 'words' needs words: raise data.public, or give model.vectors")
-        width = 50 if known is None else len(next(iter(known.values())))
+        width = 50 if first is None else len(next(iter(first.values())))
         config = WordsConfig(vocab_size=len(tokenizer), hidden_size=width, pad_token_id=tokenizer.pad_token_id)
         return cls("words", tokenizer, config, None, vectors)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -75,28 +76,23 @@ def words_of(texts: Iterable[str], at_least: int = 2) -> list[str]:
     return sorted(kept, key=lambda word: (-counts[word], word))
 
 
-def read_vectors(path: Path, wanted: Collection[str] | None = None) -> Vectors:
-    """Vectors of a GloVe text or word2vec binary file, all of them or of the words wanted; the file is streamed."""
+def read_vectors(path: Path, wanted: Collection[str] | None = None, most: int | None = None) -> Vectors:
+    """Vectors of a GloVe text or word2vec binary file: of the words wanted, or all; at most so many. Streamed."""
     try:
         with path.open("rb") as file:
             first = file.readline()
             header = first.split()
-            binary = len(header) == 2 and all(part.isdigit() for part in header) and not _is_text(file)
-            if binary:
-                found = dict(_binary(file, int(header[0]), int(header[1]), wanted, path))
+            counted = len(header) == 2 and all(part.isdigit() for part in header)
+            if counted and not _is_text(file):
+                read = _binary(file, int(header[0]), int(header[1]), wanted, path)
             else:
-                lines = file if len(header) == 2 else _after(first, file)
-                found = dict(_text(lines, wanted, path, 2 if len(header) == 2 else 1))
+                read = _text(file if counted else chain([first], file), wanted, path, 2 if counted else 1)
+            found = dict(islice(read, most))
     except OSError as error:
         raise DataError(f"word vectors '{path}' can't be read: {error.strerror}; check the path") from error
     if not found:
         raise DataError(f"word vectors '{path}' hold none of the words wanted; is it a GloVe or word2vec file?")
     return found
-
-
-def _after(first: bytes, file: BinaryIO) -> Iterator[bytes]:
-    yield first
-    yield from file
 
 
 def _is_text(file: BinaryIO) -> bool:
