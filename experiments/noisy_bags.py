@@ -4,8 +4,8 @@
     python experiments/noisy_bags.py --out RUNS --seeds 1 --fractions 1 --methods lazy_mil one
 
 Made-up bags of about 8 sentences of which a third say their fact, over 20 sites. `lazy_mil` against ONE, AVE, ATT and
-ATT_RA under uniform averaging, by the share of sites in a round: AUC and P@N on the test set, and, by round, the
-share of chosen sentences that say their fact. Since only what generates data knows that, it is read here, not by a site.
+ATT_RA under uniform averaging, by the share of sites in a round: AUC and P@N on the test set, and, by round, the share
+of chosen sentences that say their fact. Only what generates data knows that: it is read here, not by a site.
 """
 
 from __future__ import annotations
