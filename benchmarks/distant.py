@@ -103,6 +103,9 @@ class Race:
             over_plain = SCORING_OVER_PLAIN if race == "scoring" else TRAINING_OVER_PLAIN
             yield _ratio(f"{race}: over a plain one", clocks["ours"], clocks["plain"], over_plain, detail)
             yield _ratio(f"{race}: over the network alone", clocks["ours"], clocks["network"], OVER_NETWORK, detail)
+            if race != "scoring":
+                case = f"{race}: over the network and its optimiser"
+                yield _ratio(case, clocks["ours"], clocks["optimiser"], None, detail)
 
     def _scoring(self) -> Mapping[str, Callable[[], object]]:
         features, model = self.features["test"], self.server.model
@@ -140,18 +143,22 @@ class Race:
         return {
             "ours": ours,
             "network": self._forward_and_backward,
+            "optimiser": lambda: self._forward_and_backward(self.server.optimizer()),
             "plain": lambda: train_epoch(
                 self.plain, bag_loader(plain, TRAINING.batch_size, shuffle=True), optimizer, TRAINING.clip_norm
             ),
         }
 
-    def _forward_and_backward(self) -> None:
+    def _forward_and_backward(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Of the batches that were trained on last."""
         model: nn.Module = self.server.model.train()
         for batch in self.server.batches:
             model.zero_grad()
             logits = model(batch)
             logits.backward(torch.ones_like(logits))
+            if optimizer is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), TRAINING.clip_norm)
+                optimizer.step()
 
     def _make_equal(self) -> dict[str, float]:
         """Our weights, and with them, without dropout, our losses and scores: or else the race means nothing."""
@@ -206,7 +213,7 @@ def _plain_bags(features: DistantFeatures, bags: Sequence[Rows]) -> list[PlainBa
 
 
 def _ratio(
-    case: str, ones: Sequence[Clocks], others: Sequence[Clocks], goal: float, detail: Mapping[str, Any]
+    case: str, ones: Sequence[Clocks], others: Sequence[Clocks], goal: float | None, detail: Mapping[str, Any]
 ) -> Row:
     wall = median(one.wall / other.wall for one, other in zip(ones, others, strict=True))
     cpus = ([one.cpu for one in ones], [other.cpu for other in others])

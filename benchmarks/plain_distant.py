@@ -1,6 +1,6 @@
-"""Distantly supervised relation extraction as one writes it down from the paper (Zeng et al., 2015; FedDS, 2020, section
-3.2), the rival of models/pcnn.py: every sentence filled up to 128 words, its positions and pieces made anew each time it
-is read, a loop over the bags of a batch, and a test that goes bag by bag.
+"""Distantly supervised relation extraction as one writes it down from the paper (Zeng et al., 2015; FedDS, 2020,
+section 3.2), the rival of models/pcnn.py: every sentence filled up to 128 words, its positions and pieces made anew
+each time it is read, a loop over the bags of a batch, and a test that goes bag by bag.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def largest(values: Tensor, inside: Tensor) -> Tensor:
 
 
 def largest_of_each(values: Tensor, piece: Tensor, pieces: int) -> Tensor:
-    """[rows, filters, words], [rows, words] -> [rows, pieces * filters]: as `largest` of each piece, in one pass and not
+    """[rows, filters, words], [rows, words] -> [rows, pieces * filters]: as `largest` of each piece, in one pass, not
     in a masked copy for each; what is of none has the number `pieces`."""
     lowest = values.new_full((*values.shape[:2], pieces + 1), -torch.inf)
     best = lowest.scatter_reduce(2, piece[:, None].expand_as(values), values, "amax")[..., :pieces]
