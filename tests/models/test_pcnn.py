@@ -17,7 +17,7 @@ from grandrounds.models.bag_attention import (
     surest,
 )
 from grandrounds.models.encoder import Encoder
-from grandrounds.models.pcnn import CNN, PCNN, largest
+from grandrounds.models.pcnn import CNN, PCNN, largest, largest_of_each
 
 BAG = torch.tensor([0, 0, 0, 1, 2, 2])
 OF = [[0, 1, 2], [3], [4, 5]]
@@ -77,6 +77,28 @@ def test_padding_never_wins_and_nothing_gives_zero() -> None:
     inside = torch.tensor([[True, True, True, False]])
     assert largest(values, inside).tolist() == [[-5, -5]]
     assert largest(values, torch.zeros(1, 4, dtype=torch.bool)).tolist() == [[0, 0]]
+
+
+def test_all_pieces_at_once_are_each_piece_by_itself_to_the_bit_and_so_are_gradients() -> None:
+    torch.manual_seed(5)
+    values = torch.randn(6, 4, 12).mul(2).round()  # so that several are the largest
+    piece = torch.randint(0, 4, (6, 12)).sort(dim=1).values
+    piece[0] = 3  # nothing but padding
+    gradient = torch.randn(6, 3 * 4)
+    found = []
+    for pool in (
+        lambda x: torch.cat([largest(x, piece == part) for part in range(3)], dim=1),
+        lambda x: largest_of_each(x, piece, 3),
+    ):
+        x = values.clone().requires_grad_()
+        pooled = pool(x)
+        pooled.backward(gradient)
+        found.append((pooled.detach(), x.grad))
+    (one, its), (other, others) = found
+    assert one.equal(other)
+    assert its is not None
+    assert others is not None
+    assert its.equal(others)
 
 
 def test_a_bag_is_weighed_by_itself() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from typing import ClassVar
 
 import numpy as np
@@ -78,7 +78,7 @@ def rounded(values: NDArray[np.float32]) -> Tensor:
 
 def keyed(secret: bytes, fact: tuple[str, ...]) -> bytes:
     """A fact's digest, which tells nothing to who has not the sites' secret."""
-    return hmac.new(secret, "\x1f".join(fact).encode(), sha256).digest()[:DIGEST_BYTES]
+    return hmac.digest(secret, "\x1f".join(fact).encode(), "sha256")[:DIGEST_BYTES]
 
 
 def choose(scores: Mapping[str, BagScores], round: int) -> dict[str, Tensor]:
@@ -88,14 +88,17 @@ def choose(scores: Mapping[str, BagScores], round: int) -> dict[str, Tensor]:
     for site, payload in sorted(scores.items()):
         for place, (fact, value) in enumerate(zip(payload.facts.numpy(), payload.values.tolist(), strict=True)):
             reports.setdefault(fact.tobytes(), []).append((value, site, place))
-    chosen = {site: torch.zeros(len(payload.facts), dtype=torch.uint8) for site, payload in scores.items()}
+    chosen = {site: np.zeros(len(payload.facts), dtype=np.uint8) for site, payload in scores.items()}
     for told in reports.values():
         top = max(value for value, _, _ in told)
-        known = repr((round, [(site, value) for value, site, _ in told]))
-        _, site, place = min(
-            (blake2b(f"{known} {site}".encode(), digest_size=8).digest(), site, place)
-            for value, site, place in told
-            if value == top
-        )
+        equals = [(site, place) for value, site, place in told if value == top]
+        if len(equals) > 1:
+            known = repr((round, [(site, value) for value, site, _ in told]))
+            equals = [min(equals, key=lambda one: (_drawn(known, one[0]), one))]
+        ((site, place),) = equals
         chosen[site][place] = 1
-    return chosen
+    return {site: torch.from_numpy(mask) for site, mask in chosen.items()}
+
+
+def _drawn(known: str, site: str) -> bytes:
+    return blake2b(f"{known} {site}".encode(), digest_size=8).digest()

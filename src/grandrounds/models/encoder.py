@@ -161,7 +161,7 @@ class Encoder:
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        return [encoding.ids for encoding in backend.encode_batch(list(texts), add_special_tokens=False)]
+        return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def _check(self) -> None:
         for token in ("cls_token_id", "sep_token_id", "pad_token_id"):

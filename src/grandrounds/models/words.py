@@ -150,6 +150,6 @@ def fill_vectors(model: Any, tokenizer: Any, path: Path) -> None:
     """Put the file's vectors in place of what was drawn, for the words that it has; the others keep theirs."""
     vocabulary = tokenizer.get_vocab()
     vectors = read_vectors(path, vocabulary)
+    rows = torch.tensor([vocabulary[word] for word in vectors])
     with torch.no_grad():
-        for word, vector in vectors.items():
-            model.embeddings.weight[vocabulary[word]] = torch.from_numpy(vector)
+        model.embeddings.weight[rows] = torch.from_numpy(np.stack(list(vectors.values())))

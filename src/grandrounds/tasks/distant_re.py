@@ -214,6 +214,14 @@ class DistantRE(Task):
         return np.bincount(features.labels[rows], minlength=len(self._labels)).astype(np.int64)
 
     def features(self, examples: Sequence[DistantExample], encoder: Encoder) -> DistantFeatures:
+        # In parts: as lists, half a million sentences would take gigabytes.
+        starts = range(0, max(len(examples), 1), AT_ONCE)
+        made = PairFeatures.joined([self._part(examples[start : start + AT_ONCE], encoder) for start in starts])
+        facts, names = _numbered(example.fact for example in examples)
+        pairs, _ = _numbered(example.pair for example in examples)
+        return DistantFeatures(**vars(made), facts=facts, pairs=pairs, names=names)
+
+    def _part(self, examples: Sequence[DistantExample], encoder: Encoder) -> PairFeatures:
         segments = [_segments(example) for example in examples]
         distinct = sorted({text for parts in segments for text, _ in parts})
         pieces = dict(zip(distinct, encoder.pieces(distinct), strict=True))
@@ -225,13 +233,10 @@ class DistantRE(Task):
         for parts in segments:
             cut = [(pieces[text], role) for text, role in parts]
             if words:  # without what marks a pair: six places fewer
-                rows.append(_unmarked(mark_pair(cut, window + 6, NOTHING, NOTHING, dict.fromkeys(MARKERS, NOTHING))))
+                rows.append(_unmarked(mark_pair(cut, window + 6, NOTHING, NOTHING, NO_MARKER)))
             else:
                 rows.append(mark_pair(cut, window, tokenizer.cls_token_id, tokenizer.sep_token_id, marker))
-        made = PairFeatures.of(rows, [self._ids[example.label] for example in examples], tokenizer.pad_token_id)
-        facts, names = _numbered([example.fact for example in examples])
-        pairs, _ = _numbered([example.pair for example in examples])
-        return DistantFeatures(**vars(made), facts=facts, pairs=pairs, names=names)
+        return PairFeatures.of(rows, [self._ids[example.label] for example in examples], tokenizer.pad_token_id)
 
     def bags(self, features: DistantFeatures, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Places in `rows` of the sentences of each fact."""
@@ -373,6 +378,8 @@ class DistantRE(Task):
 AXES = ("recall", "precision")
 DECIDED = 0.5
 """From which score on a relation counts as said, in precision, recall and F1; a ranking has no such point."""
+AT_ONCE = 1 << 14
+"""Sentences that are read together."""
 
 
 @dataclass(frozen=True)
@@ -408,9 +415,9 @@ def grouped(keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(keys) else []
 
 
-def _numbered(keys: Sequence[tuple[str, ...]]) -> tuple[NDArray[np.int64], list[tuple[str, ...]]]:
+def _numbered(keys: Iterable[tuple[str, ...]]) -> tuple[NDArray[np.int64], list[tuple[str, ...]]]:
     numbers: dict[tuple[str, ...], int] = {}
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64), list(numbers)
+    return np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), dtype=np.int64), list(numbers)
 
 
 def _segments(example: DistantExample) -> list[tuple[str, int]]:
@@ -427,12 +434,14 @@ def _segments(example: DistantExample) -> list[tuple[str, int]]:
 
 
 NOTHING = -1
+NO_MARKER = dict.fromkeys(MARKERS, NOTHING)
 
 
 def _unmarked(marked: Marked) -> Marked:
     """Words alone: positions tell where the entities are. A name without a word stands at the word that follows."""
     kept = [piece for piece in marked.ids if piece != NOTHING]
-    before = np.concatenate([[0], np.cumsum(np.array(marked.ids) != NOTHING)])
-    first, past, second, end = (int(before[place]) for place in marked.spans)
+    first, past, second, end = marked.spans
+    # [CLS] and a marker stand before the name that comes first, two markers more before the other.
+    one, other = (2, 4) if first < second else (4, 2)
     last = len(kept) - 1
-    return Marked(kept, (min(first, last), past, min(second, last), end))
+    return Marked(kept, (min(first - one, last), past - one, min(second - other, last), end - other))
