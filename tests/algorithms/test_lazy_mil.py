@@ -164,7 +164,7 @@ def test_a_site_trains_on_what_it_won_and_on_nothing_else(
     for round in (1, 2, 3, 4):
         rows = [row for (_, r), held in trained.items() if r == round for row in held]
         assert len(rows) == len(set(rows)), "two sites trained on one sentence"
-        assert len(rows) == 24, "not one sentence a fact"
+        assert len(rows) == 24 - 5, "not one sentence a fact"  # the public set has a fifth of them
     assert len(trained) == 12
 
 

@@ -45,3 +45,10 @@ def test_a_thinned_curve_ends_where_recall_is_full() -> None:
     drawn = thinned(curve, 50)
     assert len(drawn["recall"]) == len(drawn["precision"]) <= 50
     assert drawn["recall"][-1] == 1
+
+
+def test_of_a_long_curve_half_is_kept_for_its_first_answers() -> None:
+    gold, scores = np.ones((1, 1_000_000), dtype=bool), np.linspace(1, 0, 1_000_000, dtype=np.float32)
+    drawn = thinned(ranking_curve(gold, scores[None]), 300)
+    assert sum(recall <= TOP / 1_000_000 for recall in drawn["recall"]) == 150
+    assert (len(drawn["recall"]), drawn["recall"][-1]) == (300, 1)

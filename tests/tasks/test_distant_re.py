@@ -14,9 +14,13 @@ import grandrounds
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats.pair_sentence import End, pair_document
 from grandrounds.data.synthetic.bags import synthesize_bags
-from grandrounds.errors import DataError
+from grandrounds.errors import ConfigError, DataError
+from grandrounds.experiment.config import make_config
+from grandrounds.experiment.simulation import prepare
+from grandrounds.federation.learner import Split
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.distant_re import NOT_ONE_PAIR, DistantRE, DistantREOptions
+from grandrounds.tasks.sentence_re import SentenceRE, SentenceREOptions
 from tests.conftest import DISTANT_RE, TinyConfig, corpus
 
 
@@ -67,6 +71,43 @@ def test_documents_that_are_not_one_pair_are_counted_and_left_out() -> None:
 def test_a_relation_that_is_not_in_the_label_set_is_an_error() -> None:
     with pytest.raises(DataError, match="'eats' is not in the label set"):
         task().examples([stated("aspirin eats cox", "aspirin", "cox", "eats")])
+
+
+def test_shares_of_train_tear_no_pair_apart_and_sites_do(tmp_path: Path) -> None:
+    content = {
+        "task": DISTANT_RE,
+        "data": {
+            "format": "synthetic-bags",
+            "public": 0.1,
+            "validation": 0.2,
+            "test": 0.2,
+            "options": {"facts": 40, "unrelated": 40},
+        },
+        "partition": {"scheme": "iid", "sites": 3},
+        "model": {"encoder": "words"},
+    }
+    ready = prepare(make_config(content), tmp_path, tmp_path)
+
+    def pairs(split: Split) -> set[int]:
+        return set(split.features.pairs[split.rows].tolist())  # type: ignore[attr-defined]
+
+    sites = [pairs(resident.splits["train"]) for resident in ready.residents.values()]
+    served = {part: pairs(split) for part, split in ready.splits.items()}
+    assert {part: len(held) for part, held in served.items()} == {"public": 8, "validation": 16, "test": 16}
+    assert sum(map(len, served.values())) + len(set.union(*sites)) == 80
+    assert len(set.union(*sites)) < sum(map(len, sites))
+
+
+def test_a_pair_is_a_unit_of_distant_re_alone() -> None:
+    documents = [
+        stated("aspirin and cox", "aspirin", "cox"),
+        stated("cox , aspirin", "cox", "aspirin", ids=("G1", "D1")),
+    ]
+    examples, _ = task().examples(documents)
+    assert [unit.examples for unit in task().units(examples, documents, "example")] == [(0,), (1,)]
+    assert [unit.examples for unit in task().units(examples, documents, "pair")] == [(0, 1)]
+    with pytest.raises(ConfigError, match="'pair' is for distant_re"):
+        SentenceRE.of(SentenceREOptions(), corpus()).unit_key(0, examples[0], [], "pair")
 
 
 def test_words_stand_without_marks_and_positions_say_where_the_pair_is(words: Encoder) -> None:

@@ -47,7 +47,8 @@ class Data(Section):
     """A share of train, or a file: the server's labelled set."""
     validation: float | Paths = 0.0
     """For selection only; without it the last round counts."""
-    test: Paths | None = None
+    test: float | Paths | None = None
+    """Or a share of train, the same for every seed."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The reader's own options."""
 
@@ -141,10 +142,10 @@ class Config(Section):
         _known("data.format", self.data.format, formats)
         for name, site in self.sites.items():
             _known(f"sites.{name}.format", site.format or self.data.format, formats)
-        shares = {part: getattr(self.data, part) for part in ("public", "validation")}
+        shares = {part: getattr(self.data, part) for part in ("public", "validation", "test")}
         given = {part: share for part, share in shares.items() if isinstance(share, float | int)}
         if any(share < 0 for share in given.values()) or sum(given.values()) >= 1:
-            raise ConfigError(f"data.public and data.validation are shares of train ({given}): together below 1")
+            raise ConfigError(f"data.{', data.'.join(given)} are shares of train ({given}): together below 1")
         _known("partition.scheme", self.partition.scheme, SCHEMES)
         _known("partition.entropy", self.partition.entropy or "paper", READINGS)
         _known("partition.unit", self.partition.unit or "example", UNITS)

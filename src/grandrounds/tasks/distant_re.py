@@ -76,6 +76,7 @@ class DistantExample(PairExample):
 class DistantRE(Task):
     name: ClassVar[str] = "distant_re"
     unit: ClassVar[str] = "example"
+    whole: ClassVar[str] = "pair"  # else a model is tested on what it was told
     markers: ClassVar[Sequence[str]] = MARKERS
     criterion: ClassVar[str] = "auc"
     bagged: ClassVar[bool] = True
@@ -189,6 +190,10 @@ class DistantRE(Task):
 
     def without_answers(self, document: Document) -> Document:
         return replace(document, relations=())
+
+    def unit_key(self, row: int, example: DistantExample, documents: Sequence[Document], unit: str) -> str:
+        """A pair is one in either direction."""
+        return "\x1f".join(sorted(example.pair)) if unit == "pair" else super().unit_key(row, example, documents, unit)
 
     # From examples to numbers
 

@@ -73,6 +73,8 @@ class Task(ABC):
     name: ClassVar[str]
     unit: ClassVar[str]
     """What a split deals out when the config does not say: example, sentence, document or patient."""
+    whole: ClassVar[str | None] = None
+    """What public, validation and test take whole when they are shares of train, if not what is dealt out."""
     markers: ClassVar[Sequence[str]] = ()
     """Word pieces that the task reserves in the tokenizer."""
     one_class: ClassVar[bool] = True
@@ -215,7 +217,7 @@ class Task(ABC):
         """Group examples into what must not be torn apart between sites or splits."""
         groups: dict[str, list[int]] = {}
         for row, example in enumerate(examples):
-            groups.setdefault(_unit_key(row, example, documents, unit), []).append(row)
+            groups.setdefault(self.unit_key(row, example, documents, unit), []).append(row)
         return [
             Unit(
                 id=key,
@@ -227,6 +229,22 @@ class Task(ABC):
             )
             for key, rows in groups.items()
         ]
+
+    def unit_key(self, row: int, example: Any, documents: Sequence[Document], unit: str) -> str:
+        """Which unit of that kind an example is of."""
+        match unit:
+            case "example":
+                return str(row)
+            case "sentence":
+                return f"{example.document}.{example.sentence}"
+            case "document":
+                return str(example.document)
+            case "pair":
+                raise ConfigError(f"the unit 'pair' is for distant_re; '{self.name}' has document or patient")
+            case _:
+                document = documents[example.document]
+                patient: str = document.attributes.get("patient", f"document {example.document}")
+                return patient
 
 
 def check_relations(relations: Sequence[str], task: str) -> None:
@@ -245,17 +263,4 @@ def no_example(task: Task, where: str, notes: Mapping[str, int]) -> DataError:
     return DataError(f"{where} no example of {task.name}" + (f" (left out: {left_out})" if left_out else ""))
 
 
-UNITS = ("example", "sentence", "document", "patient")
-
-
-def _unit_key(row: int, example: Example, documents: Sequence[Document], unit: str) -> str:
-    match unit:
-        case "example":
-            return str(row)
-        case "sentence":
-            return f"{example.document}.{example.sentence}"
-        case "document":
-            return str(example.document)
-        case _:
-            document = documents[example.document]
-            return document.attributes.get("patient", f"document {example.document}")
+UNITS = ("example", "sentence", "document", "patient", "pair")
