@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import grandrounds
-from grandrounds.algorithms.lazy_mil import BEST, choose, keyed
+from grandrounds.algorithms.lazy_mil import BEST, choose, keyed, rounded
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
 from grandrounds.federation import BagScores, Kept, Site
@@ -71,6 +71,16 @@ def test_who_wins_does_not_depend_on_the_secret() -> None:
         }
 
     assert under(b"one") == under(b"another")
+
+
+def test_a_byte_tells_the_sure_from_the_surer_and_never_turns_an_order_round() -> None:
+    p = np.array([0.0, 1e-9, 0.001, 0.01, 0.4, 0.5, 0.6, 0.99, 0.995, 0.999, 0.9995, 1.0], dtype=np.float32)
+    found = rounded(p).tolist()
+    assert found == sorted(found)
+    assert found[:2] == [0, 0]
+    assert found[-1] == 255
+    assert len(set(found[1:])) == len(found) - 1
+    assert found[5] in (127, 128)
 
 
 def test_a_digest_is_of_the_whole_fact_and_the_secret() -> None:

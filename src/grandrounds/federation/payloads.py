@@ -294,7 +294,7 @@ class BagScores(Payload):
     facts: Tensor
     """[facts, 16] bytes, in order, none twice: what order a site keeps its facts in says nothing."""
     values: Tensor
-    """[facts], from 0 to 1, in steps of 1/255: two bytes would tell sentences apart, one tells what is needed."""
+    """[facts], a byte each: two would tell sentences apart, one tells what is needed."""
 
     def pack(self, compression: Compression) -> Packed:
         return Packed(self.kind, {}, {"facts": self.facts, "values": self.values})
