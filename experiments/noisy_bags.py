@@ -25,7 +25,7 @@ from grandrounds.algorithms.lazy_mil import BEST, LazyMIL
 from grandrounds.data.synthetic.bags import synthesize_bags
 from grandrounds.federation import Kept, Parameters, Selection, Site, algorithm, on_site
 
-BAGS = {"facts": 200, "unrelated": 300, "test": 100}
+BAGS = {"facts": 200, "unrelated": 800, "test": 100}
 METHODS = {"lazy_mil": "one", "one": "one", "ave": "ave", "att": "att", "att_ra": "att_ra"}
 CHOICES: dict[tuple[int, str], dict[str, tuple[int, int]]] = {}
 """(round, site) -> by who chose: how many sentences of related pairs were chosen, and how many of them say so."""
