@@ -138,7 +138,7 @@ class Learner:
             value = loss(self.model, batch)
         value.backward()  # type: ignore[no-untyped-call]  # untyped in torch
         if self.practice.training.clip_norm:
-            nn.utils.clip_grad_norm_(parameters, self.practice.training.clip_norm)
+            _clip(parameters, self.practice.training.clip_norm)
         optimizer.step()
 
     def logits(self, split: str) -> NDArray[np.float32]:
@@ -347,6 +347,13 @@ class Site(Learner):
 
     def _keep_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self.keep("optimizer", optimizer)
+
+
+def _clip(parameters: Sequence[nn.Parameter], largest: float) -> None:
+    """As torch's own, but for gradients that are short enough, which it would multiply by 1."""
+    norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    if norm + 1e-6 > largest:
+        nn.utils.clip_grads_with_norm_(parameters, largest, norm)
 
 
 def _copy_into(model: nn.Module, values: Mapping[str, Tensor]) -> None:
