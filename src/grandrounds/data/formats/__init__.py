@@ -11,6 +11,7 @@ from typing import get_type_hints
 
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import (
+    ade,
     bere,
     biobert_tsv,
     brat,
@@ -33,7 +34,7 @@ FORMATS: dict[str, Format] = {
     module.FORMAT.name: module.FORMAT
     for module in (
         *(pubtator, chemdisgene, brat, conll, biobert_tsv, i2b2_2010, docred, eog),
-        *(opennre, nre, bere, documents_json),
+        *(opennre, nre, bere, ade, documents_json),
     )
 }
 
@@ -50,6 +51,8 @@ def read(format: str, paths: AnyPath | Iterable[AnyPath], **options: object) -> 
     for source in sources:
         for path in _files(chosen, source, notes):
             documents.extend(chosen.reader(path, notes, **options))
+    if chosen.join:
+        documents = list(chosen.join(documents, notes))
     if not documents:
         problem = f"no documents found; is it really in the format '{format}' ({chosen.description})?"
         raise DataError(problem, path=sources[0] if sources else None)
