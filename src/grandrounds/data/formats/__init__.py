@@ -15,15 +15,18 @@ from grandrounds.data.formats import (
     bere,
     biobert_tsv,
     brat,
+    cadec,
     chemdisgene,
     conll,
     docred,
     documents_json,
     eog,
     i2b2_2010,
+    i2b2_2012,
     nre,
     opennre,
     pubtator,
+    smm4h,
 )
 from grandrounds.data.formats.source import Corpus, Format, Notes
 from grandrounds.errors import DataError, GrandRoundsError, unknown
@@ -34,7 +37,8 @@ FORMATS: dict[str, Format] = {
     module.FORMAT.name: module.FORMAT
     for module in (
         *(pubtator, chemdisgene, brat, conll, biobert_tsv, i2b2_2010, docred, eog),
-        *(opennre, nre, bere, ade, documents_json),
+        *(opennre, nre, bere, documents_json),
+        *(ade, cadec, smm4h, i2b2_2012),
     )
 }
 

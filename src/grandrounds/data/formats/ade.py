@@ -114,7 +114,8 @@ def _locate(text: str, names: Iterable[_Name], notes: Notes) -> Mapping[_Name, S
     lowered = folded(text)
     where = {name: [found.start() for found in _all(folded(name.name), lowered)] for name in names}
     votes = Counter(name.start - at for name, found in where.items() for at in found)
-    starts = [start for start, count in votes.items() if count == max(votes.values())]
+    most = max(votes.values(), default=0)
+    starts = [start for start, count in votes.items() if count == most]
     spans = {}
     for name, found in where.items():
         agreed = [name.start - start for start in starts if name.start - start in found]
