@@ -23,7 +23,7 @@ TAGS = (
     '<TLINK id="TL1" fromID="E1" fromText="chest pain" toID="E0" toText="Admission" type="BEFORE" />\n'
     '<SECTIME id="S0" start="18" end="28" text="09/29/1993" type="ADMISSION" dvalue="1993-09-29" />\n'
 )
-SECTIONS = {"times of sections (SECTIME) left unread": 1}
+SECTIONS = {i2b2_2012.SECTIONS: 1}
 FIRST_TAG = 9
 
 
@@ -41,7 +41,7 @@ def test_a_file_becomes_a_document():
     assert found == Document(
         "7",
         "\n" + NOTE,
-        (Span(1, 17), Span(18, 28), Span(29, 89)),
+        (Span(1, 17), Span(18, 28), Span(29, 88)),
         (
             Mention(1, 10, "OCCURRENCE", "E0", attributes={"modality": "FACTUAL", "polarity": "POS", "tag": "EVENT"}),
             Mention(29, 59, "PROBLEM", "E1", attributes={"modality": "FACTUAL", "polarity": "NEG", "tag": "EVENT"}),
@@ -113,6 +113,9 @@ def test_what_has_no_type_or_is_given_twice_is_counted():
     assert [relation.type for relation in found.relations] == ["OVERLAP"]
     assert notes == {**SECTIONS, i2b2_2012.NO_TYPE: 1, i2b2_2012.TWICE: 1}
     notes.clear()
+    assert document(file(TAGS + '<ALINK id="A0" />\n'), notes).relations
+    assert notes == {**SECTIONS, i2b2_2012.OTHERS: 1}
+    notes.clear()
     assert len(document(file(TAGS.replace('type="DATE"', 'type=""')), notes).mentions) == 2
     assert notes == {**SECTIONS, i2b2_2012.NO_TYPE: 1, i2b2_2012.NO_END: 1}
 
@@ -134,7 +137,7 @@ def test_files_of_a_folder_are_read_and_the_releases_other_files_passed_over(tmp
         (FIRST_TAG + 2, ' end="28"', "", "TIMEX3 needs an id"),
         (FIRST_TAG + 1, 'id="E1"', 'id="E0"', "an id that an earlier tag has"),
         (FIRST_TAG, "<EVENT ", "<EVENT <", r"not XML \(not well-formed \(invalid token\)\); compare with the file"),
-        (None, "<TEXT><![CDATA[", "<NOTE><![CDATA[", "no TEXT; expected TEXT and TAGS"),
+        (None, "<TEXT><![CDATA[", "<NOTE><![CDATA[", "0 TEXT where there should be one, with TAGS"),
         (2, "<Clin", '<!DOCTYPE x [<!ENTITY a "aa">]><Clin', "an entity of the file's own, which is not read"),
     ],
 )

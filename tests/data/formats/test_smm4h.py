@@ -32,7 +32,7 @@ def test_the_rows_of_a_tweet_become_one_document():
         Document(
             "11",
             TWEET,
-            (Span(0, 54),),
+            (Span(0, 55),),
             (
                 Mention(19, 28, "ADR", "T1", "10019211", attributes={"concept_name": "headache"}),
                 Mention(35, 43, "ADR", "T2", "10022437", attributes={"concept_name": "insomnia"}),
@@ -56,7 +56,7 @@ def test_offsets_that_do_not_fit_are_mended_by_the_extraction_and_counted():
         + f"11\t35\t42\tADR\tvomiting\tcymbalta\t{TWEET}\t\t\n",
         notes,
     )
-    assert [(m.start, document.surface(m)) for m in document.mentions] == [(44, "headaches"), (35, "no sleep")]
+    assert [(m.start, document.surface(m)) for m in document.mentions] == [(45, "headaches"), (35, "no sleep")]
     assert notes == {placing.MOVED: 2, placing.LOST: 1}
 
 
@@ -103,7 +103,7 @@ def test_files_of_a_folder_are_read(tmp_path: Path):
         (HEADER + "11\t\t\tADR\tsecret\t\tsecret\t\t\n", "a.tsv:2: begin and end must be numbers"),
         (HEADER + "\t\t\t\t\t\tsecret\t\t\n", "a.tsv:2: a row without a tweet's id or text"),
         (HEADER + ROWS + "11\t\t\t\t\t\tsecret\t\t\n", "a.tsv:6: a tweet whose text is not that of line 2"),
-        ('tweet_id,begin,end,extraction,tweet\n1,,,,"secret\n', "a.tsv:2: a quote that does not end"),
+        ('tweet_id,begin,end,extraction,tweet\n1,,,,"secret\n', "a.tsv:2: a row with a quote that does not end"),
     ],
 )
 def test_bad_rows_are_named_by_file_and_line_but_not_shown(content: str, message: str):

@@ -14,7 +14,6 @@ names of `pair_sentence` are.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,9 +112,13 @@ def _locate(text: str, names: Iterable[_Name], notes: Notes) -> Mapping[_Name, S
     """Where each name is, if anywhere: where most names agree that the sentence starts, else at its likeliest place."""
     lowered = folded(text)
     where = {name: [found.start() for found in _all(folded(name.name), lowered)] for name in names}
-    votes = Counter(name.start - at for name, found in where.items() for at in found)
-    most = max(votes.values(), default=0)
-    starts = [start for start, count in votes.items() if count == most]
+    votes: dict[int, tuple[int, int]] = {}  # names that agree, and those of them in the same case
+    for name, found in where.items():
+        for at in found:
+            agree, alike = votes.get(name.start - at, (0, 0))
+            votes[name.start - at] = agree + 1, alike + text.startswith(name.name, at)
+    most = max(votes.values(), default=(0, 0))
+    starts = [start for start, count in votes.items() if count == most and count[0] > 1]
     spans = {}
     for name, found in where.items():
         agreed = [name.start - start for start in starts if name.start - start in found]

@@ -27,10 +27,13 @@ from grandrounds.data.sentences import join_sentences
 from grandrounds.errors import DataError
 
 MENTIONS = ("EVENT", "TIMEX3")
+_FRAME = ("ClinicalNarrativeTemporalAnnotation", "TEXT", "TAGS")
 MENDED = "files with signs in attributes that XML has escaped, mended"
 FROM_ONE = "documents whose offsets count from 1"
 NO_TYPE = "events, times and relations without a type, left out"
 NO_END = "relations with an end that is no mention, left out"
+SECTIONS = "times of sections (SECTIME) left unread"
+OTHERS = "tags of other names left unread"
 TWICE = "relations given twice, kept once"
 
 _ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*/?>)', re.DOTALL)
@@ -129,8 +132,9 @@ def _xml(content: str, path: Path) -> tuple[str, list[_Tag]]:
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler, parser.EntityDeclHandler = characters, declared
     parser.Parse(content.encode("utf-8"), True)
-    if not any(tag.name == "TEXT" for tag in tags):
-        raise DataError("no TEXT; expected TEXT and TAGS in a ClinicalNarrativeTemporalAnnotation", path=path)
+    count = sum(tag.name == "TEXT" for tag in tags)
+    if count != 1:
+        raise DataError(f"{count} TEXT where there should be one, with TAGS in a {_FRAME[0]}", path=path)
     return "".join(texts), tags
 
 
@@ -161,9 +165,9 @@ def _relations(tags: Iterable[_Tag], mentions: Sequence[Mention], notes: Notes) 
     order = {mention.id: i for i, mention in enumerate(mentions)}
     found: dict[tuple[str, str, str], Relation] = {}
     for tag in tags:
-        if tag.name == "SECTIME":
-            notes["times of sections (SECTIME) left unread"] += 1
         if tag.name != "TLINK":
+            if tag.name not in (*_FRAME, *MENTIONS):
+                notes[SECTIONS if tag.name == "SECTIME" else OTHERS] += 1
             continue
         head, tail, type = (tag.attributes.get(name, "") for name in ("fromID", "toID", "type"))
         if not type:

@@ -95,13 +95,13 @@ def _rows(content: str, path: Path, notes: Notes) -> Iterator[tuple[int, Mapping
 
 def _comma_separated(given: Sequence[str], above: int, path: Path) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader((f"{line}\n" for line in given), strict=True)
+    first = above + 1
     try:
         for columns in reader:
-            yield above + reader.line_num, columns
+            yield first, columns
+            first = above + reader.line_num + 1
     except csv.Error:
-        raise DataError(
-            "a quote that does not end; see where it starts", path=path, line=above + reader.line_num
-        ) from None
+        raise DataError("a row with a quote that does not end, or not before a comma", path=path, line=first) from None
 
 
 def _columns(names: Sequence[str], path: Path, line: int) -> dict[str, int]:
