@@ -321,8 +321,9 @@ def test_ade_counts_and_no_mention_lost_or_guessed(
     # Each relation joins the names of a line, as far apart as that line's offsets are.
     stated: set[tuple[str, str, str, int]] = set()
     for line in filter(None, lines(load(DATA / "ade-corpus" / name))):
-        _, text, other, start, _, drug, drug_start, _ = line.split("|")
-        stated.add((text, other.rstrip(), drug.rstrip(), int(start) - int(drug_start)))
+        _, text, other, _, end, drug, _, drug_end = line.split("|")
+        apart = int(end) - len(other.lstrip()) - int(drug_end) + len(drug.lstrip())
+        stated.add((text, other.strip(), drug.strip(), apart))
     joined = set()
     for document in found.documents:
         for relation in document.relations:

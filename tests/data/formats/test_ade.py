@@ -126,6 +126,11 @@ def test_a_sentence_may_hold_the_sign_that_parts_columns():
     assert named(document) == [(7, "fever", "AdverseEffect"), (18, "aspirin", "Drug")]
 
 
+def test_spaces_round_a_name_are_not_part_of_it():
+    (document,) = documents(FIRST.replace("|rash|98|102|penicillin|109|119", "|rash |98|103| penicillin|108|119"))
+    assert document == documents(FIRST)[0]
+
+
 @pytest.mark.parametrize(
     "line", ["7|secret|rash|1|2|aspirin|3", "7|secret|rash|x|2|aspirin|3|4", "7|secret||1|2|aspirin|3|4", "secret"]
 )

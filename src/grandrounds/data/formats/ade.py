@@ -36,7 +36,7 @@ GUESSED = "mentions that their sentence has several times and that no offset tel
 TWICE = "relations given twice, kept once"
 AGAIN = "sentences given again, joined with the first"
 
-_NAME = r"\s*(\S(?:[^|]*\S)?)\s*\|(\d{1,9})\|\d{1,9}"
+_NAME = r"([^|]*[^|\s][^|]*)\|(\d{1,9})\|\d{1,9}"
 _ROW = re.compile(rf"(\d+)\|\s*(\S.*)\|{_NAME}\|{_NAME}\s*", re.ASCII | re.DOTALL)
 _NEGATIVE = re.compile(r"(\d+) NEG\s+(\S.*)", re.ASCII | re.DOTALL)
 
@@ -91,7 +91,11 @@ def _pair(line: str, file: str) -> tuple[str, str, tuple[str, _Name, _Name]]:
         raise DataError("effects or doses? the file's name must have AE or DOSE in it, as DRUG-AE.rel; rename it")
     abstract, text, other, other_start, drug, start = found.groups()
     relation, type = kind
-    return abstract, text.rstrip(), (relation, _Name(DRUG, drug, int(start)), _Name(type, other, int(other_start)))
+    return abstract, text.rstrip(), (relation, _name(DRUG, drug, start), _name(type, other, other_start))
+
+
+def _name(type: str, name: str, start: str) -> _Name:
+    return _Name(type, name.strip(), int(start) + len(name) - len(name.lstrip()))  # two of the corpus have a space
 
 
 def _document(sentence: _Sentence, path: Path, notes: Notes) -> Document:
