@@ -16,6 +16,7 @@ from grandrounds.data.distant import label
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import (
     Corpus,
+    ade,
     brat,
     chemdisgene,
     conll,
@@ -45,6 +46,7 @@ pytestmark = [
     pytest.mark.skipif(not DATA.is_dir(), reason="the corpora are not beside the project; set GRANDROUNDS_DATA"),
 ]
 
+PARTS = ("train", "dev", "test")
 CDR = "cdr/pubtator/CDR_{}Set.PubTator.txt"
 
 
@@ -281,6 +283,65 @@ def test_conll_counts_and_the_same_bytes_again(name: str, sentences: int, mentio
     assert len(found) == sum(len(document.sentences) for document in found) == sentences
     assert sum(len(document.mentions) for document in found) == mentions
     assert conll.render(found, Counter()) == load(DATA / name)
+
+
+@pytest.mark.parametrize(
+    "name", [f"bc5cdr-ner/{part}.tsv" for part in ("train", "devel", "test")] + [f"psytar/{p}.txt" for p in PARTS]
+)
+def test_mentions_of_conll_are_those_that_seqeval_finds(name: str):
+    get_entities = pytest.importorskip("seqeval.metrics.sequence_labeling").get_entities
+    documents = corpus("conll", name)
+    blocks = [block.split("\n") for block in load(DATA / name).strip("\n").split("\n\n")]
+    assert len(blocks) == len(documents)
+    for block, document in zip(blocks, documents, strict=True):
+        words, tags = zip(*(line.split("\t") for line in block), strict=True)
+        expected = [(type, " ".join(words[first : last + 1])) for type, first, last in get_entities(list(tags))]
+        assert [(mention.type, document.surface(mention)) for mention in document.mentions] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences", "mentions", "relations", "notes"),
+    [
+        # Of 4,272 sentences one is in two abstracts, with the same relation in both.
+        ("DRUG-AE.rel", 4271, {"AdverseEffect": 5775, "Drug": 5062}, 6820, {ade.AGAIN: 1, ade.TWICE: 1}),
+        ("DRUG-DOSE.rel", 213, {"Dose": 230, "Drug": 261}, 279, {}),
+        ("ADE-NEG.txt", 16625, {}, 0, {ade.AGAIN: 70}),
+    ],
+)
+def test_ade_counts_and_no_mention_lost_or_guessed(
+    name: str, sentences: int, mentions: dict[str, int], relations: int, notes: dict[str, int]
+):
+    found = noted("ade", f"ade-corpus/{name}")
+    assert found.notes == notes
+    assert len(found.documents) == sentences
+    assert Counter(m.type for document in found.documents for m in document.mentions) == mentions
+    assert sum(len(document.relations) for document in found.documents) == relations
+    if not relations:
+        return
+    # Each relation joins the names of a line, as far apart as that line's offsets are.
+    stated: set[tuple[str, str, str, int]] = set()
+    for line in filter(None, lines(load(DATA / "ade-corpus" / name))):
+        _, text, other, _, end, drug, _, drug_end = line.split("|")
+        apart = int(end) - len(other.lstrip()) - int(drug_end) + len(drug.lstrip())
+        stated.add((text, other.strip(), drug.strip(), apart))
+    joined = set()
+    for document in found.documents:
+        for relation in document.relations:
+            drug, other = (document.mentions[i] for i in relation.mentions or ())
+            joined.add((document.text, document.surface(other), document.surface(drug), other.start - drug.start))
+    assert joined == stated
+
+
+def test_ade_whole_has_doses_beside_effects():
+    found = noted("ade", "ade-corpus")
+    assert len(found.documents) == 4271 + 16625
+    mentions = Counter(m.type for document in found.documents for m in document.mentions)
+    assert mentions == {"AdverseEffect": 5775, "Drug": 5062, "Dose": 230}
+    overlapping = 0
+    for document in found.documents:
+        ordered = sorted(document.mentions, key=lambda mention: mention.start)
+        overlapping += sum(b.start < a.end for i, a in enumerate(ordered) for b in ordered[i + 1 :])
+    assert overlapping == 121
 
 
 def test_sentences_agree_with_those_published_for_the_same_abstracts():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
-from grandrounds.data.formats import read, write
+from grandrounds.data.formats import pieces, read, write
 from grandrounds.data.formats.brat import parse, render
 from grandrounds.errors import DataError, GrandRoundsError
 
@@ -59,6 +60,7 @@ def test_a_pair_of_files_becomes_a_document():
         {"brat": KEPT},
     )
     assert notes == {
+        pieces.CHOICES["keep"]: 1,
         "events kept for writing, of no other use here": 1,
         "attributes of events kept for writing, of no other use here": 1,
         "annotators' notes kept for writing, of no other use here": 1,
@@ -121,6 +123,41 @@ def test_documents_of_other_sources_are_written_with_what_brat_can_hold(tmp_path
 def test_equivalences_that_share_a_mention_are_one_entity():
     entities = document(ANN.replace("*\tEquiv T1 T5\n", "*\tEquiv T2 T3\n*\tEquiv T5 T3\n")).entities
     assert [(entity.id, entity.mentions) for entity in entities] == [("T1", (0,)), ("T2", (1, 2, 3))]
+
+
+def test_mentions_in_pieces_are_joined_where_that_is_chosen():
+    notes: Counter[str] = Counter()
+    joined = parse(TEXT, ANN, "note", Path("note.ann"), notes, discontinuous="join")
+    assert joined.mentions[1] == replace(document().mentions[1], fragments=())
+    assert joined.surface(joined.mentions[1]) == "renal and\nliver failure"
+    assert replace(joined, mentions=document().mentions) == document()
+    assert notes[pieces.CHOICES["join"]] == 1
+
+
+def test_mentions_in_pieces_are_left_out_where_that_is_chosen_and_all_that_refers_to_them():
+    ann = ANN + "*\tEquiv T2 T3\nE2\tStop:T5 Theme:T2\nA5\tNegated E2\n#2\tAnnotatorNotes R1\twhy\n"
+    notes: Counter[str] = Counter()
+    dropped = parse(TEXT, ann, "note", Path("note.ann"), notes, discontinuous="drop")
+    assert [mention.id for mention in dropped.mentions] == ["T1", "T3", "T5"]
+    assert [(entity.id, entity.mentions) for entity in dropped.entities] == [("T1", (0, 2)), ("T3", (1,))]
+    assert [relation.mentions for relation in dropped.relations] == [(2, 1)]
+    assert dropped.attributes == {"brat": KEPT}
+    assert notes[pieces.CHOICES["drop"]] == notes["relations of mentions left out, left out too"] == 1
+    assert notes["lines kept for writing that refer to what was left out, left out too"] == 3
+
+
+@pytest.mark.parametrize("choice", ["join", "drop"])
+def test_pieces_on_two_lines_with_nothing_between_them_are_whole(choice: str):
+    notes: Counter[str] = Counter()
+    found = parse("bad\nback", "T1\tADR 0 3;4 8\tbad back\n", "x", Path("x"), notes, discontinuous=choice)
+    assert found.mentions == (Mention(0, 8, "ADR", "T1"),)
+    assert notes == {pieces.WHOLE: 1}
+
+
+def test_what_to_do_with_pieces_is_checked(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(GrandRoundsError, match=r"unknown choice of discontinuous 'dropp'; did you mean 'drop'\?"):
+        read("brat", tmp_path, discontinuous="dropp")
 
 
 def test_an_attribute_given_twice_is_counted():

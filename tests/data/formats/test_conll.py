@@ -96,6 +96,13 @@ def test_broken_sequences_are_mended_as_conlleval_does_and_counted(scheme, tags,
     assert mended == 0 or f"tags that break the {scheme} scheme, mended as conlleval does" in notes
 
 
+def test_io_tags_are_read_as_iob1_where_neighbours_of_a_type_are_one():
+    notes: Counter[str] = Counter()
+    (document,) = documents("a I-A\nb I-A\nc I-B\nd O\ne I-A\n", notes)
+    assert [(document.surface(m), m.type) for m in document.mentions] == [("a b", "A"), ("c", "B"), ("e", "A")]
+    assert notes == {}
+
+
 def test_tags_without_a_type_are_entities():
     assert found("x\tB\ny\tI\nz\tO\n") == [("x y", "Entity")]
 

@@ -25,6 +25,7 @@ def file(tmp_path: Path) -> Path:
 def test_every_format_is_listed_under_its_name():
     assert set(FORMATS) >= {"pubtator", "brat", "conll", "biobert-tsv", "i2b2-2010", "docred", "eog", "json"}
     assert set(FORMATS) >= {"chemdisgene", "opennre", "nre", "bere"}
+    assert set(FORMATS) >= {"ade", "cadec", "smm4h", "i2b2-2012"}
     assert all(name == format.name and format.description for name, format in FORMATS.items())
 
 

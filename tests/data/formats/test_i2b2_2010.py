@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,16 @@ def test_a_missing_partner_is_counted_or_refused(tmp_path: Path):
     (tmp_path / "x" / "y" / "1.con").write_text("")
     with pytest.raises(DataError, match=r"1\.txt: 2 \.con files may belong to this text"):
         read("i2b2-2010", tmp_path)
+
+
+def test_concepts_alone_are_enough_for_tagging(tmp_path: Path):
+    lay_out(tmp_path, "beth/txt/1.txt", "beth/concept/1.con", "beth/rel/1.rel")
+    with_relations = read("i2b2-2010", tmp_path).documents[0]
+    (tmp_path / "beth/rel/1.rel").unlink()
+    corpus = read("i2b2-2010", tmp_path)
+    assert corpus.documents == (replace(with_relations, relations=()),)
+    assert corpus.notes["texts without relations (.rel), read as having none"] == 1
+    assert all(corpus.documents[0].sentence_of(mention) is not None for mention in with_relations.mentions)
 
 
 def test_concepts_may_hold_quotes_and_cross_lines(tmp_path: Path):

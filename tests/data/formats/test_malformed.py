@@ -14,26 +14,32 @@ from hypothesis import strategies as st
 
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import (
+    ade,
     bere,
     biobert_tsv,
     brat,
+    cadec,
     chemdisgene,
     conll,
     docred,
     documents_json,
     eog,
     i2b2_2010,
+    i2b2_2012,
     nre,
     opennre,
     pair_lists,
     pair_sentence,
+    pieces,
+    placing,
     pubtator,
+    smm4h,
 )
 from grandrounds.data.formats.source import Notes, decode, lines
 from grandrounds.data.pairs import listed_pairs
 from grandrounds.errors import DataError
 
-EACH = 1_300  # twelve formats, PubTator twice and a list of pairs: 18,200 files
+EACH = 1_300  # sixteen formats, PubTator twice and a list of pairs: 23,400 files
 PATH = Path("a.txt")
 PRIVATE = re.compile("Xenomab|grumpitis|Quuxoline|PMC4711", re.IGNORECASE)
 
@@ -142,6 +148,33 @@ BERE = json.dumps(
         for tail, relation in (("grumpitis", "treats"), ("Quuxoline", "NA"))
     ],
     indent=1,
+)
+ADE = (
+    "4711|Xenomab caused grumpitis, late grumpitis.|grumpitis|75|84|Xenomab|60|67\n"
+    "4711|Xenomab caused grumpitis, late grumpitis.|late grumpitis|86|100|Xenomab|60|67\n"
+    "12|Quuxoline and grumpitis|grumpitis|24|33|Quuxoline|10|19\n"
+    "12 NEG No Quuxoline.\n"
+)
+CADEC = (
+    "T1\tDrug 0 7\tXenomab\n"
+    "T2\tADR 15 20;30 39\tacute grumpitis\n"
+    "#1\tAnnotatorNotes T1\tgrumpitis again\n"
+    "T3\tADR 25 39\tlate grumpitis\n"
+)
+SMM4H = (
+    "tweet_id\tbegin\tend\ttype\textraction\tdrug\ttweet\tmeddra_code\n"
+    "4711\t8\t17\tADR\tgrumpitis\tXenomab\tXenomab grumpitis again\t10\n"
+    "4711\t0\t7\tDrug\tXenomab\tXenomab\tXenomab grumpitis again\t\n"
+    "12\t-\t-\t-\t-\tQuuxoline\tno Quuxoline\t\n"
+)
+XML = (
+    '<?xml version="1.0" encoding="UTF-8" ?>\n<ClinicalNarrativeTemporalAnnotation>\n<TEXT><![CDATA[\n'
+    "Xenomab for grumpitis .\nQuuxoline on 9/9 .\n]]></TEXT>\n<TAGS>\n"
+    '<EVENT id="E0" start="1" end="8" text="Xenomab" modality="FACTUAL" polarity="POS" type="TREATMENT" />\n'
+    '<EVENT id="E1" start="13" end="22" text="grumpitis" modality="FACTUAL" polarity="POS" type="PROBLEM" />\n'
+    '<TIMEX3 id="T0" start="38" end="41" text="9/9" type="DATE" val="1993-09-09" mod="NA" />\n'
+    '<TLINK id="TL0" fromID="E0" fromText="Xenomab" toID="T0" toText="9/9" type="BEFORE" />\n'
+    "</TAGS>\n</ClinicalNarrativeTemporalAnnotation>\n"
 )
 JSON = documents_json.render(pubtator.parse(PUBTATOR, PATH))
 
@@ -400,6 +433,55 @@ def test_bere_has_a_document_for_every_sentence(files):
         assert len(rows) == len(documents) + notes[pair_sentence.LOST]
 
 
+@many(ADE)
+def test_ade_has_a_place_for_every_line(files):
+    if done := attempt(files, lambda content, notes: list(ade.parse(content, Path("a.txt-AE"), notes))):
+        (content,), documents, notes = done
+        negative = sum(" NEG" in line for line in filled(content.removeprefix("\ufeff")))
+        relations = sum(len(document.relations) for document in documents)
+        told = notes[ade.TWICE] + notes[ade.UNRELATED]
+        assert len(filled(content)) == negative + relations + told
+        assert negative <= len(documents) + notes[ade.AGAIN]
+
+
+@many(TEXT, CADEC)
+def test_cadec_has_a_place_for_every_line(files):
+    def parse(text: str, ann: str, notes: Notes) -> list[Document]:
+        return [cadec.parse(text, ann, "x", PATH, notes)]
+
+    if done := attempt(files, parse):
+        (_, ann), (document,), notes = done
+        told = notes["annotators' notes left out"] + notes[cadec.TWICE] + notes[placing.LOST]
+        assert len(filled(ann)) == len(document.mentions) + told
+        assert sum(bool(m.fragments) for m in document.mentions) <= notes[pieces.CHOICES["keep"]]
+
+
+@many(SMM4H)
+def test_smm4h_has_a_place_for_every_row(files):
+    if done := attempt(files, lambda content, notes: list(smm4h.parse(content, PATH, notes))):
+        (content,), documents, notes = done
+        header, *rows = filled(content) or [""]
+        mentions = sum(len(document.mentions) for document in documents)
+        if header == SMM4H.split("\n")[0]:
+            cells = [[cell.strip() for cell in row.split("\t")] for row in rows]
+            annotated = sum(not {cell[1], cell[4]} <= {"-", "", "_"} for cell in cells)
+            assert annotated == mentions + notes[smm4h.TWICE] + notes[placing.LOST]
+            assert [document.id for document in documents] == list(dict.fromkeys(cell[0] for cell in cells))
+
+
+@many(XML)
+def test_i2b2_2012_has_a_place_for_every_tag(files):
+    if done := attempt(files, lambda content, notes: [i2b2_2012.parse(content, PATH, notes)]):
+        (content,), (document,), notes = done
+        outside = re.sub(r"<!\[CDATA\[.*?\]\]>", "", content, flags=re.DOTALL)
+        kinds = Counter(re.findall(r"<(\w[^\s>]*)", outside))
+        for once in ("ClinicalNarrativeTemporalAnnotation", "TEXT", "TAGS"):
+            kinds.pop(once, None)
+        told = notes[i2b2_2012.OTHERS] + notes[i2b2_2012.SECTIONS]
+        told += notes[placing.LOST] + notes[i2b2_2012.NO_TYPE] + notes[i2b2_2012.NO_END] + notes[i2b2_2012.TWICE]
+        assert kinds.total() == len(document.mentions) + len(document.relations) + told
+
+
 @many(JSON)
 def test_json_has_a_place_for_every_record(files):
     if done := attempt(files, lambda content, notes: list(documents_json.parse(content, PATH))):
@@ -424,3 +506,8 @@ def test_the_files_before_the_changes_are_good(content: str):
         len(list(opennre.parse(lines(OPENNRE), PATH, Counter()))) == len(list(bere.parse(BERE, PATH, Counter()))) == 2
     )
     assert i2b2_2010.parse(I2B2, CON, REL, i2b2_2010.Files(PATH, PATH, PATH), Counter()).relations
+    assert len(list(ade.parse(ADE, Path("AE"), notes := Counter()))) == 3
+    assert len(cadec.parse(TEXT, CADEC, "x", PATH, notes).mentions) == 3
+    assert [len(document.mentions) for document in smm4h.parse(SMM4H, PATH, notes)] == [2, 0]
+    assert i2b2_2012.parse(XML, PATH, notes).relations
+    assert notes == {"annotators' notes left out": 1, pieces.CHOICES["keep"]: 1}

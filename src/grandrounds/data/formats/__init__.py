@@ -11,18 +11,22 @@ from typing import get_type_hints
 
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import (
+    ade,
     bere,
     biobert_tsv,
     brat,
+    cadec,
     chemdisgene,
     conll,
     docred,
     documents_json,
     eog,
     i2b2_2010,
+    i2b2_2012,
     nre,
     opennre,
     pubtator,
+    smm4h,
 )
 from grandrounds.data.formats.source import Corpus, Format, Notes
 from grandrounds.errors import DataError, GrandRoundsError, unknown
@@ -34,6 +38,7 @@ FORMATS: dict[str, Format] = {
     for module in (
         *(pubtator, chemdisgene, brat, conll, biobert_tsv, i2b2_2010, docred, eog),
         *(opennre, nre, bere, documents_json),
+        *(ade, cadec, smm4h, i2b2_2012),
     )
 }
 
@@ -50,6 +55,8 @@ def read(format: str, paths: AnyPath | Iterable[AnyPath], **options: object) -> 
     for source in sources:
         for path in _files(chosen, source, notes):
             documents.extend(chosen.reader(path, notes, **options))
+    if chosen.join:
+        documents = list(chosen.join(documents, notes))
     if not documents:
         problem = f"no documents found; is it really in the format '{format}' ({chosen.description})?"
         raise DataError(problem, path=sources[0] if sources else None)

@@ -9,6 +9,7 @@
 Entities are the Equiv groups, named after their first mention; other mentions stand alone. Normalisations
 become concepts and do not group, since relations here name mentions. Events (E), notes (#) and what
 refers to them have no place in our model: they are kept as lines, written again unchanged, and counted.
+What becomes of mentions in several pieces is told by the option `discontinuous`; see `pieces`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import get_args
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.formats import pieces
 from grandrounds.data.formats.source import Format, Notes, lines, load, mismatch, number, save
 from grandrounds.data.sentences import Breaks, split_sentences
 from grandrounds.errors import DataError, GrandRoundsError, unknown
@@ -33,7 +35,9 @@ _NAMES = "concept_name"
 _BINARY = "yes"
 
 
-def read(path: Path, notes: Notes, *, breaks: str = "paragraph") -> Iterator[Document]:
+def read(
+    path: Path, notes: Notes, *, breaks: str = "paragraph", discontinuous: str = pieces.KEEP
+) -> Iterator[Document]:
     root = path if path.is_dir() else path.parent
     texts = sorted(path.rglob("*.txt")) if path.is_dir() else [path.with_suffix(".txt")]
     for text in texts:
@@ -42,7 +46,7 @@ def read(path: Path, notes: Notes, *, breaks: str = "paragraph") -> Iterator[Doc
             notes["texts without annotations (.ann), read as having none"] += 1
         content = load(annotations) if annotations.exists() else ""
         id = text.relative_to(root).with_suffix("").as_posix()
-        yield parse(load(text), content, id, annotations, notes, breaks)
+        yield parse(load(text), content, id, annotations, notes, breaks, discontinuous)
     if path.is_dir():
         for annotations in sorted(path.rglob("*.ann")):
             if not annotations.with_suffix(".txt").exists():
@@ -54,8 +58,17 @@ def read(path: Path, notes: Notes, *, breaks: str = "paragraph") -> Iterator[Doc
             notes["files passed over, neither .txt nor .ann"] += others
 
 
-def parse(text: str, annotations: str, id: str, path: Path, notes: Notes, breaks: str = "paragraph") -> Document:
+def parse(
+    text: str,
+    annotations: str,
+    id: str,
+    path: Path,
+    notes: Notes,
+    breaks: str = "paragraph",
+    discontinuous: str = pieces.KEEP,
+) -> Document:
     """A document from its text and the content of its .ann; `path` is for messages."""
+    pieces.check(discontinuous)
     if breaks not in get_args(Breaks):
         raise GrandRoundsError(unknown("breaks", breaks, get_args(Breaks)))
     page = _Page(text)
@@ -70,6 +83,7 @@ def parse(text: str, annotations: str, id: str, path: Path, notes: Notes, breaks
                     raise DataError("a line that starts with none of T, R, *, N, A, M, E and #, BRAT's kinds of line")
             except DataError as error:
                 raise error.at(path, i) from None
+    page.settle(discontinuous, notes)
     try:
         return page.document(id, breaks)
     except DataError as error:
@@ -192,6 +206,23 @@ class _Page:
         if id not in known:
             raise DataError("a line that refers to an id which the file does not have; add its line or remove this one")
 
+    def settle(self, discontinuous: str, notes: Notes) -> None:
+        """Do with mentions in pieces as was chosen; what refers to one left out goes with it, and is counted."""
+        settled = {id: pieces.settle(m, self.text, discontinuous, notes) for id, m in self.mentions.items()}
+        self.mentions = {id: mention for id, mention in settled.items() if mention}
+        gone = settled.keys() - self.mentions.keys()
+        ended = {id for id, (head, tail, _) in self.relations.items() if {head, tail} & gone}
+        self.relations = {id: relation for id, relation in self.relations.items() if id not in ended}
+        groups = ([id for id in group if id not in gone] for group in self.groups)
+        self.groups = [group for group in groups if group]
+        if ended:
+            notes["relations of mentions left out, left out too"] += len(ended)
+        gone |= ended
+        while dangling := [line for line in self.kept if _names(line) & gone]:
+            notes["lines kept for writing that refer to what was left out, left out too"] += len(dangling)
+            gone |= {line.partition("\t")[0] for line in dangling}
+            self.kept = [line for line in self.kept if line not in dangling]
+
     def document(self, id: str, breaks: str) -> Document:
         order = {name: index for index, name in enumerate(self.mentions)}
         owner = _owners(list(self.mentions), self.groups)
@@ -208,6 +239,12 @@ class _Page:
         sentences = split_sentences(self.text, spans, breaks=chosen)
         attributes = {KEPT: "\n".join(self.kept)} if self.kept else {}
         return Document(id, self.text, sentences, tuple(self.mentions.values()), entities, relations, attributes)
+
+
+def _names(line: str) -> set[str]:
+    """The ids that a line's second column refers to."""
+    columns = line.split("\t")
+    return {word.rpartition(":")[2] for word in columns[1].split()} if len(columns) > 1 else set()
 
 
 def _span(piece: str) -> Span:

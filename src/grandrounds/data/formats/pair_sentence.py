@@ -62,12 +62,11 @@ def find_pair(text: str, head: str, tail: str, notes: Notes) -> tuple[Span, Span
     regard to case and to spaces or underscores, and only where there is none of these inside of a longer word.
     Of those the first two that do not overlap count.
     """
-    folded = _folded(text)
-    places = [sorted(_places(text, folded, name))[:_TRIED] for name in (head, tail)]
-    if not all(places):
+    found = [sorted(places(text, name))[:_TRIED] for name in (head, tail)]
+    if not all(found):
         notes[LOST] += 1
         return None
-    together = sorted(product(*places), key=lambda two: (two[0][0] + two[1][0], two[0][1], two[1][1]))
+    together = sorted(product(*found), key=lambda two: (two[0][0] + two[1][0], two[0][1], two[1][1]))
     for (_, one), (_, other) in together:
         if not overlap(one, other):
             return one, other
@@ -75,12 +74,12 @@ def find_pair(text: str, head: str, tail: str, notes: Notes) -> tuple[Span, Span
     return together[0][0][1], together[0][1][1]
 
 
-def _places(text: str, folded: str, name: str) -> Iterator[tuple[int, Span]]:
+def places(text: str, name: str) -> Iterator[tuple[int, Span]]:
     """Rank and span of a name's matches, those inside of words only if there are no others."""
     name = name.strip()
-    wanted = _folded(name)
+    lowered, wanted = folded(text), folded(name)
     inside, whole = [], False
-    start = folded.find(wanted) if wanted else -1
+    start = lowered.find(wanted) if wanted else -1
     while start >= 0:
         span = Span(start, start + len(wanted))
         rank = 0 if text[span.start : span.end] == name else 2
@@ -93,7 +92,7 @@ def _places(text: str, folded: str, name: str) -> Iterator[tuple[int, Span]]:
             yield rank + 1, span
         else:
             inside.append((rank + 4, span))
-        start = folded.find(wanted, start + 1)
+        start = lowered.find(wanted, start + 1)
     if not whole:
         yield from inside
 
@@ -102,7 +101,7 @@ def _in_word(sign: str) -> bool:
     return sign.isalnum() or sign == "_"
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
     """In small letters, spaces for underscores and unbreakable ones, and not a character more or less than before."""
     lowered = text.lower()
     if len(lowered) != len(text):

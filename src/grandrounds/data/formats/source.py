@@ -46,6 +46,8 @@ class Format:
     """What its documents live in; a folder of files can be read in either case."""
     suffixes: tuple[str, ...] = ()
     """Which files of a folder are taken, where the source is a file."""
+    join: Callable[[Iterable[Document], Notes], Iterable[Document]] | None = None
+    """Makes one of the documents that several files give of the same text, where a format is so."""
 
 
 def load(path: Path) -> str:
