@@ -26,7 +26,8 @@ SCHEMES = {"BIO": "BI", "BIOES": "BIES", "IO": "I"}
 
 def tag_names(types: Sequence[str], scheme: str) -> list[str]:
     """Every tag of a scheme: O, then those of each type in turn."""
-    return ["O", *(f"{letter}-{type}" for type in types for letter in _letters(scheme))]
+    letters = _letters(scheme)
+    return ["O", *(f"{letter}-{type}" for type in types for letter in letters)]
 
 
 def spans_of(tags: Sequence[str]) -> list[Span]:

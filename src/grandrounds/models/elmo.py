@@ -27,6 +27,7 @@ from torch.nn import functional as F
 
 from grandrounds.errors import ConfigError
 from grandrounds.models.crf import words_inside
+from grandrounds.models.word_layers import turned
 
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PAD = range(256, 261)
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "tanh": torch.tanh}
@@ -100,14 +101,13 @@ class Elmo(nn.Module):
         words = torch.zeros(*inside.shape, self.width // 2, device=characters.device)
         words[inside] = self.words(distinct)[where]
         stacks = [self._stack(direction, words, lengths, states) for direction in range(2)]
-        layers = torch.stack(
-            [torch.cat([words, words], -1), *(torch.cat(both, -1) for both in zip(*stacks, strict=True))], 2
-        )
+        above = [torch.cat(both, dim=-1) for both in zip(*stacks, strict=True)]
+        layers = torch.stack([torch.cat([words, words], dim=-1), *above], dim=2)
         return layers[:, 1:-1].masked_fill(~words_inside(lengths - 2, layers.shape[1] - 2)[:, :, None, None], 0)
 
     def _stack(self, direction: int, words: Tensor, lengths: Tensor, states: States | None) -> list[Tensor]:
         """The states of each layer of one direction."""
-        turn = _backwards(lengths, words.shape[1])[:, :, None]
+        turn = turned(lengths, words.shape[1])[:, :, None]
         x = words.take_along_dim(turn, 1) if direction else words
         outs = []
         for layer, lstm in enumerate(self._lstms(direction)):
@@ -231,12 +231,6 @@ def _remember(states: States, place: tuple[int, int], ends: tuple[Tensor, Tensor
 def _rows(held: Tensor, sentences: int) -> Tensor:
     missing = max(0, sentences - len(held))
     return torch.cat([held[:sentences], held.new_zeros(missing, held.shape[1])])
-
-
-def _backwards(lengths: Tensor, words: int) -> Tensor:
-    """[sentences, words]: each sentence's places from its last to its first, those past its end as they are."""
-    place = torch.arange(words, device=lengths.device).expand(len(lengths), -1)
-    return torch.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)
 
 
 def _read(file: Any, name: str) -> Tensor:

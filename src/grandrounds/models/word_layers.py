@@ -49,7 +49,9 @@ class CharacterCNN(nn.Module):
         around = F.pad(flat, (self.before, self.after))
         tables = torch.einsum("fcp,vc->pvf", self.convolution.weight, self.embedding.weight)
         seen = [F.embedding(around[p : p + len(flat)], table, padding_idx=0) for p, table in enumerate(tables)]
-        states = F.relu(torch.stack(seen).sum(dim=0) + self.convolution.bias).masked_fill(flat[:, None] == 0, 0)
+        states = F.relu(torch.stack(seen).sum(dim=0) + cast(Tensor, self.convolution.bias)).masked_fill(
+            flat[:, None] == 0, 0
+        )
         word = torch.arange(len(room), device=flat.device).repeat_interleave(room)[:, None].expand_as(states)
         return states.new_zeros(len(room), self.width).scatter_reduce(0, word, states, "amax")
 
