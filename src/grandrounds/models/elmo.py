@@ -98,8 +98,9 @@ class Elmo(nn.Module):
         lengths = lengths + 2  # with the marks of begin and end
         inside = words_inside(lengths, characters.shape[1])
         distinct, where = torch.unique(characters[inside], dim=0, return_inverse=True)
-        words = torch.zeros(*inside.shape, self.width // 2, device=characters.device)
-        words[inside] = self.words(distinct)[where]
+        encoded = self.words(distinct)[where]
+        words = encoded.new_zeros(*inside.shape, self.width // 2)
+        words[inside] = encoded
         stacks = [self._stack(direction, words, lengths, states) for direction in range(2)]
         above = [torch.cat(both, dim=-1) for both in zip(*stacks, strict=True)]
         layers = torch.stack([torch.cat([words, words], dim=-1), *above], dim=2)
@@ -234,6 +235,8 @@ def _rows(held: Tensor, sentences: int) -> Tensor:
 
 
 def _read(file: Any, name: str) -> Tensor:
+    if name not in file:
+        raise ValueError(f"it has no {name}")
     return torch.from_numpy(file[name][()]).float()
 
 
