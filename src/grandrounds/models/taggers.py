@@ -179,10 +179,11 @@ class WordTagger(Tagger):
         inside = words_inside(batch.lengths, batch.words.shape[1])
         sources = [self.words(batch.words)]
         if self.characters_by is not None:
-            read = self.characters(batch.characters[inside])
-            spread = read.new_zeros(*inside.shape, self.characters.width)
-            spread[inside] = read
-            sources.append(spread)
+            # Words recur: each is read once.
+            distinct, which = torch.unique(batch.characters[inside], dim=0, return_inverse=True)
+            spelt = self.words.weight.new_zeros(*inside.shape, self.characters.width)
+            spelt[inside] = self.characters(distinct)[which]
+            sources.append(spelt)
         if self.reads_language:
             if batch.language is None:
                 raise ConfigError(f"tagger '{self.name()}' reads a language model's states, but a batch has none")
