@@ -162,7 +162,7 @@ class WordTagger(Tagger):
 
     @classmethod
     def name(cls) -> str:
-        return next(name for name, tagger in TAGGERS.items() if tagger is cls)
+        return next((name for name, tagger in TAGGERS.items() if tagger is cls), cls.__name__)
 
     @property
     def decoder(self) -> TagDecoder:
