@@ -22,8 +22,12 @@ WRITTEN = ("html", *(name for name, known in FORMATS.items() if known.writer))
 
 def extract(
     model: ModelPath,
-    source: Annotated[list[Path], typer.Argument(help="Documents with mentions.", metavar="INPUT")],
-    format: Annotated[str, typer.Option("--format", help=FORMAT_HELP)] = "json",
+    source: Annotated[
+        list[Path], typer.Argument(help="Text for a ner model, documents with mentions for others.", metavar="INPUT")
+    ],
+    format: Annotated[
+        Optional[str], typer.Option("--format", help=f"{FORMAT_HELP} By default text for .txt files, else json.")
+    ] = None,
     to: Annotated[str, typer.Option("--to", help=f"How to write what is found: {', '.join(WRITTEN)}.")] = "json",
     out_path: Annotated[
         Optional[Path], typer.Option("--out", help="File or folder; JSON goes to standard output without it.")
@@ -38,9 +42,10 @@ def extract(
         ),
     ] = 0.0,
 ) -> None:
-    """Find relations in documents with mentions; each has a score and points to characters of the text.
+    """Find mentions in text, or relations in documents with mentions; each has a score and points to characters.
 
-    Those of a document_re model join entities and have as evidence the numbers of the sentences that weighed most.
+    A ner model finds mentions, the others relations between mentions that are there. Those of a document_re model join
+    entities and have as evidence the numbers of the sentences that weighed most.
 
     Example: `grandrounds extract runs/demo/fedavg/model notes/ --format brat --to html --out found.html`
     """
@@ -48,9 +53,10 @@ def extract(
         raise ConfigError(unknown("output format", to, WRITTEN))
     if out_path is None and to != "json":
         raise ConfigError(f"--to {to} writes to a file or folder; name it with --out")
-    corpus = read(format, source)
+    corpus = read(format or ("text" if all(path.suffix == ".txt" for path in source) else "json"), source)
     show_notes(corpus.notes)
     extractor, found = load(model), list[Document]()
+    finds = extractor.task.finds
     show_notes(extractor.left_out(corpus.documents))
     with bars() as progress:
         task = progress.add_task("documents", total=len(corpus.documents), word="")
@@ -62,9 +68,10 @@ def extract(
         return
     if to == "html":
         out_path.write_text(
-            extraction_page(found, f"Relations in {', '.join(path.name for path in source)}"), encoding="utf-8"
+            extraction_page(found, f"{finds.capitalize()} in {', '.join(path.name for path in source)}", finds),
+            encoding="utf-8",
         )
     else:
         show_notes(write(to, found, out_path))
-    err.print(f"  {sum(len(document.relations) for document in found)} relations in {len(found)} documents")
+    err.print(f"  {sum(len(getattr(document, finds)) for document in found)} {finds} in {len(found)} documents")
     out.print(str(out_path), soft_wrap=True)

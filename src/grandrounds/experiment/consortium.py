@@ -216,7 +216,7 @@ class _Corpora:
 def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
     torch.set_num_threads(config.threads)
     corpora = _Corpora(config, base)
-    task = _task(config, corpora)
+    task = _task(config, corpora).at(base)
     examples, rows = corpora.rows(task)
     public = _public(task, examples, rows)
     folder.mkdir(parents=True, exist_ok=True)

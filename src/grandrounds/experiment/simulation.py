@@ -68,7 +68,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     """Read, split, deal out and tokenise; DataError or ConfigError before anything is trained."""
     torch.set_num_threads(config.threads)
     corpora = _Corpora(config, base)
-    task = TASKS[config.task["name"]].of(config.task_options(), corpora.training_documents())
+    task = TASKS[config.task["name"]].of(config.task_options(), corpora.training_documents()).at(base)
     examples, left = task.examples(corpora.documents)
     if not examples:
         raise no_example(task, "the corpora hold", left)

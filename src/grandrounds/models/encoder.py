@@ -131,7 +131,7 @@ class Encoder:
         # (To mypy the method of a plain nn.Module might be a tensor.)
         model.resize_token_embeddings(len(self.tokenizer), mean_resizing=False)  # type: ignore[operator]
         if self.vectors is not None:
-            fill_vectors(model, self.tokenizer, self.vectors)
+            fill_vectors(model.embeddings.weight, self.tokenizer, self.vectors)  # type: ignore[arg-type, union-attr]
         return model
 
     def _pretrained(self, weights: str) -> nn.Module:

@@ -60,7 +60,8 @@ class WordBatch(Protocol):
 
 
 class PieceBatch(Protocol):
-    """Sentences of word pieces; `first` [sentences, words] is where each word's first piece stands."""
+    """Sentences of word pieces, [windows, pieces]: a sentence that is too long for one has several. `first` [sentences,
+    words] is where each word's first piece stands, as a place in all windows end to end."""
 
     @property
     def input_ids(self) -> Tensor: ...
@@ -83,7 +84,11 @@ class Tagger(nn.Module, ABC):
     def decoder(self) -> TagDecoder: ...
 
     @abstractmethod
-    def forward(self, batch: Any) -> Tensor: ...
+    def states(self, batch: Any) -> Tensor:
+        """What the decoder reads, [sentences, words, width]."""
+
+    def forward(self, batch: WordBatch | PieceBatch) -> Tensor:
+        return cast(Tensor, self.decoder(self.states(batch)))
 
     def loss(self, batch: WordBatch | PieceBatch, tags: Tensor) -> Tensor:
         """The mean loss of gold tags, [sentences, words]; what stands past the end is not read."""
@@ -168,11 +173,11 @@ class WordTagger(Tagger):
     def decoder(self) -> TagDecoder:
         return self.crf
 
-    def forward(self, batch: WordBatch) -> Tensor:
+    def states(self, batch: WordBatch) -> Tensor:
         states = self.represent(batch)
         for name in self.context:
             states = getattr(self, name)(self.dropout(states), batch.lengths)
-        return cast(Tensor, self.crf(self.dropout(states)))
+        return cast(Tensor, self.dropout(states))
 
     def represent(self, batch: WordBatch) -> Tensor:
         """e_i = [e_i^w; e_i^c; e_i^l], zero past the end."""
@@ -278,10 +283,9 @@ class BertTagger(Tagger):
     def decoder(self) -> TagDecoder:
         return cast(TagDecoder, getattr(self, self.top))
 
-    def forward(self, batch: PieceBatch) -> Tensor:
+    def states(self, batch: PieceBatch) -> Tensor:
         states = last_hidden(self.encoder, batch.input_ids, batch.attention_mask)
-        first = states.gather(1, batch.first[:, :, None].expand(-1, -1, states.shape[2]))
-        return cast(Tensor, self.decoder(self.dropout(first)))
+        return cast(Tensor, self.dropout(states.flatten(0, 1)[batch.first]))
 
 
 def start_from(table: nn.Embedding, vectors: Tensor) -> None:

@@ -146,10 +146,10 @@ def _binary(
             yield name, np.frombuffer(values, dtype="<f4").astype(np.float32)
 
 
-def fill_vectors(model: Any, tokenizer: Any, path: Path) -> None:
+def fill_vectors(table: Tensor, tokenizer: Any, path: Path) -> None:
     """Put the file's vectors in place of what was drawn, for the words that it has; the others keep theirs."""
     vocabulary = tokenizer.get_vocab()
     vectors = read_vectors(path, vocabulary)
     rows = torch.tensor([vocabulary[word] for word in vectors])
     with torch.no_grad():
-        model.embeddings.weight[rows] = torch.from_numpy(np.stack(list(vectors.values())))
+        table[rows] = torch.from_numpy(np.stack(list(vectors.values())))

@@ -23,8 +23,9 @@ HUES, LANES = 7, 4
 MOST_LINKS = 200
 
 
-def extraction_page(documents: Sequence[Document], title: str) -> str:
-    """A self-contained page; pointing at a relation shows its ends and its evidence in the text, a click holds them."""
+def extraction_page(documents: Sequence[Document], title: str, found: str = "relations") -> str:
+    """A self-contained page of the relations, or only the mentions, that were found; pointing at a relation shows its
+    ends and its evidence in the text, a click holds them."""
     totals = Counter(mention.type for document in documents for mention in document.mentions)
     types = [name for name, _ in sorted(totals.items(), key=lambda item: (-item[1], item[0]))]
     styles = {name: f"t{i}" if i < HUES else "rest" for i, name in enumerate(types)}
@@ -39,7 +40,7 @@ def extraction_page(documents: Sequence[Document], title: str) -> str:
         (
             plural(len(documents), "document"),
             plural(totals.total(), "mention"),
-            plural(relations, "relation"),
+            *([plural(relations, "relation")] if found == "relations" else []),
         )
     )
     shaded = any(_evidence(document, relation) for document in documents for relation in document.relations)
@@ -51,13 +52,13 @@ def extraction_page(documents: Sequence[Document], title: str) -> str:
             tag("p", f"{told}.{hint}", class_="sub"),
             tag("ul", *legend, class_="legend"),
             tag("ul", *links, class_="documents"),
-            *(_document(i, document, styles) for i, document in enumerate(documents)),
+            *(_document(i, document, styles, found) for i, document in enumerate(documents)),
         ]
     )
     return page("extraction.html", title, body, "page.css", "extraction.css")
 
 
-def _document(number: int, document: Document, styles: Mapping[str, str]) -> Html:
+def _document(number: int, document: Document, styles: Mapping[str, str], found: str) -> Html:
     about = " · ".join(
         f"{name} {value}" for name, value in document.attributes.items() if name not in (PAIRS, NOT_INCLUDE)
     )
@@ -72,7 +73,7 @@ def _document(number: int, document: Document, styles: Mapping[str, str]) -> Htm
         "section",
         tag("h2", document.id),
         tag("p", about, class_="sub") if about else "",
-        "" if scored else tag("p", _nothing(document), class_="sub"),
+        tag("p", nothing, class_="sub") if (nothing := _nothing(document, found)) else "",
         tag(
             "div",
             tag("div", highlighted(document, styles, f"d{number}"), class_="text"),
@@ -84,7 +85,11 @@ def _document(number: int, document: Document, styles: Mapping[str, str]) -> Htm
     )
 
 
-def _nothing(document: Document) -> str:
+def _nothing(document: Document, found: str) -> str:
+    if found == "mentions":
+        return "" if document.mentions else "No mentions were found."
+    if document.relations:
+        return ""
     return "No relations were found." if document.mentions else "It has no mentions, so there was nothing to relate."
 
 
@@ -137,7 +142,8 @@ def _lanes(mentions: Sequence[Mention]) -> list[int]:
 
 
 def _about(mention: Mention) -> str:
-    return f"{mention.type} · {mention.concept}" if mention.concept else mention.type
+    told = (mention.type, mention.concept, mention.attributes.get("score"))
+    return " · ".join(part for part in told if part)
 
 
 def _relation(number: int, document: Document, relation: Relation) -> Html:

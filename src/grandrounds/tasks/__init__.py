@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from grandrounds.tasks.distant_re import DistantRE
 from grandrounds.tasks.document_re import DocumentRE
+from grandrounds.tasks.ner import NER
 from grandrounds.tasks.sentence_re import SentenceRE
 from grandrounds.tasks.task import Batch, Features, Task
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (SentenceRE, DocumentRE, DistantRE)}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (SentenceRE, DocumentRE, DistantRE, NER)}
 
-__all__ = ["TASKS", "Batch", "DistantRE", "DocumentRE", "Features", "SentenceRE", "Task"]
+__all__ = ["NER", "TASKS", "Batch", "DistantRE", "DocumentRE", "Features", "SentenceRE", "Task"]

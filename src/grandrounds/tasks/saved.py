@@ -65,6 +65,7 @@ class Extractor:
 
 def save_model(folder: Path, task: Task, encoder: Encoder, model: nn.Module, card: str = "") -> None:
     encoder.save(folder)
+    task.save(folder)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     try:
         safetensors.save_file(weights, folder / "model.safetensors")
@@ -83,7 +84,7 @@ def load(folder: str | Path) -> Extractor:
         weights = safetensors.load_file(folder / "model.safetensors")
         if about["task"] not in TASKS:
             raise GrandRoundsError(f"'{folder}': {unknown('task', about['task'], TASKS)}")
-        task = TASKS[about["task"]].restore(about["schema"])
+        task = TASKS[about["task"]].restore(about["schema"]).at(folder)
         encoder = Encoder.saved(folder)
         model = task.model(encoder)
         model.load_state_dict(weights)

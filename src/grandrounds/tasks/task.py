@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -26,12 +27,14 @@ NONE = "None"
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows, padded to the longest of them; `index` says which rows of the split they are."""
+    """Some rows, padded to the longest of them; `index` says which rows of the split they are. What a batch may lack
+    is None."""
 
     index: Tensor
 
     def to(self, device: torch.device) -> Self:
-        return replace(self, **{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        held = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: value.to(device) for name, value in held.items() if value is not None})
 
 
 class Features(Protocol):
@@ -87,6 +90,8 @@ class Task(ABC):
     """Whether what answers are decided by is chosen on validation data."""
     localized: ClassVar[bool] = False
     """Whether a reading has a localized context."""
+    finds: ClassVar[str] = "relations"
+    """What `extract` adds to a document: relations between its mentions, or mentions."""
     Options: ClassVar[type[BaseModel]]
     options: BaseModel
 
@@ -106,6 +111,13 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def restore(cls, schema: Mapping[str, Any]) -> Self: ...
+
+    def at(self, folder: Path) -> Self:
+        """The same task, which looks in this folder for the files that its options name."""
+        return self
+
+    def save(self, folder: Path) -> None:  # noqa: B027  (most tasks need nothing)
+        """Write what else the task needs beside a saved model."""
 
     @abstractmethod
     def examples(self, documents: Sequence[Document]) -> tuple[Sequence[Example], Mapping[str, int]]:

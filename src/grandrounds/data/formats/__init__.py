@@ -27,6 +27,7 @@ from grandrounds.data.formats import (
     opennre,
     pubtator,
     smm4h,
+    text,
 )
 from grandrounds.data.formats.source import Corpus, Format, Notes
 from grandrounds.errors import DataError, GrandRoundsError, unknown
@@ -37,7 +38,7 @@ FORMATS: dict[str, Format] = {
     module.FORMAT.name: module.FORMAT
     for module in (
         *(pubtator, chemdisgene, brat, conll, biobert_tsv, i2b2_2010, docred, eog),
-        *(opennre, nre, bere, documents_json),
+        *(opennre, nre, bere, documents_json, text),
         *(ade, cadec, smm4h, i2b2_2012),
     )
 }

@@ -1,0 +1,369 @@
+"""Named-entity recognition as in FedNER (Ge et al., 2020, section 3.1): an example is a sentence, its words have tags.
+
+The tagger is one of the paper's seven, which read word vectors (the encoder `words`), letters and perhaps a frozen
+language model, or a transformer. What is scored are mentions, strictly and relaxed (section 4.1), against all that the
+corpus has: those that tags can't say (see ner_words.py) are missed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor, nn
+
+from grandrounds.data.documents import Document, Mention, Span, owned
+from grandrounds.data.formats import brat
+from grandrounds.data.pairs import NOT_INCLUDE, PAIRS
+from grandrounds.errors import ConfigError, DataError
+from grandrounds.metrics.spans import Span as WordSpan
+from grandrounds.metrics.spans import span_counts, span_score, spans_of, tag_names, tags_of
+from grandrounds.models.crf import TagDecoder, words_inside
+from grandrounds.models.encoder import Encoder
+from grandrounds.models.taggers import TAGGERS, BertTagger, Inputs, Shape, Tagger
+from grandrounds.models.word_layers import embedding
+from grandrounds.models.words import fill_vectors
+from grandrounds.tasks.ner_features import LETTERS, Answers, PieceFeatures, TagRows, WordFeatures
+from grandrounds.tasks.ner_language import Language, LanguageStates, find_language
+from grandrounds.tasks.ner_pieces import pieces_of
+from grandrounds.tasks.ner_words import sentences_of, tagged, word_sentences
+from grandrounds.tasks.task import NONE, Counts, Example, Reading, Task
+
+OTHER_TYPES = "mentions of types that task.labels leaves out"
+MERGED = "mentions beside another of their type, which the scheme IO can't part"
+BERT = "bert"
+BESIDE = "language"
+"""The folder beside a saved model that has its language model."""
+
+
+class NEROptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["ner"] = "ner"
+    tagger: (
+        Literal["cnn_crf", "lstm_crf", "gram_cnn", "cnn_lstm_crf", "s_lstm_crf", "cnn_clstm_crf", "elmoner", "bert"]
+        | None
+    ) = None
+    """By default `bert` for a transformer; for the encoder `words`, `elmoner` with a language model, `cnn_clstm_crf`
+    without."""
+    scheme: Literal["BIO", "BIOES", "IO"] = "BIO"
+    crf: bool = True
+    """`bert` may also tag each word for itself."""
+    dropout: float | None = Field(None, ge=0, lt=1)
+    """By default FedNER's 0.2, and 0.1 for `bert`."""
+    word_width: int | None = Field(None, ge=1)
+    """By default that of model.vectors (FedNER's have 300), or 50 where there are none."""
+    character_width: int = Field(100, ge=1)
+    filters: int = Field(200, ge=1)
+    """Of the CNN over characters and of that over words."""
+    hidden: int = Field(200, ge=1)
+    """Of the Bi-LSTM, in each direction."""
+    language: str | None = None
+    """The frozen language model that `elmoner` reads: a folder with ELMo's options.json and weights.hdf5 (or its
+    options file), or a transformer's folder or hub name."""
+    language_batch: int = Field(1, ge=1)
+    """How many sentences the language model reads at once. More are faster, much so with ELMo; but the last bits of
+    their states then depend on what else a site holds, so that a simulation is no longer the same to the bit as a
+    federation between hosts."""
+    labels: list[str] | None = None
+    """Entity types; by default those of the corpora."""
+    max_length: int = Field(512, ge=16)
+    """Word pieces that `bert` reads at once, at most as many as it can; longer sentences take several windows."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.tagger == "elmoner" and self.language is None:
+            raise ConfigError("task.tagger = 'elmoner' reads a language model: name it in task.language")
+        if self.language is not None and self.tagger not in (None, "elmoner"):
+            raise ConfigError(f"task.language is for task.tagger = 'elmoner'; '{self.tagger}' does not read one")
+        if not self.crf and self.tagger not in (None, BERT):
+            raise ConfigError(f"task.crf = false is for task.tagger = 'bert'; '{self.tagger}' ends in a CRF")
+        return self
+
+
+@dataclass(frozen=True)
+class SentenceExample(Example):
+    """A sentence and its words, as characters of its text."""
+
+    text: str
+    start: int
+    """Where in the document it begins."""
+    words: tuple[Span, ...]
+    gold: tuple[WordSpan, ...]
+    """All mentions that begin in it, by its words."""
+
+    def forms(self) -> tuple[str, ...]:
+        """The words, with the space before them where there is white space."""
+        return tuple(
+            (" " if start and self.text[start - 1].isspace() else "") + self.text[start:end]
+            for start, end in self.words
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagReading(Reading):
+    """What a tagger makes of each word; `grade` needs the sentences and what decodes them, too."""
+
+    emissions: Tensor
+    decoder: TagDecoder
+
+
+class NER(Task):
+    name: ClassVar[str] = "ner"
+    unit: ClassVar[str] = "sentence"
+    one_class: ClassVar[bool] = False
+    finds: ClassVar[str] = "mentions"
+    Options: ClassVar[type[BaseModel]] = NEROptions
+    options: NEROptions
+
+    def __init__(self, options: NEROptions, types: Sequence[str], folder: Path = Path()) -> None:
+        self.options, self.types, self._folder = options, tuple(types), folder
+        self.tags = tuple(tag_names(self.types, options.scheme))
+        self._ids = {tag: i for i, tag in enumerate(self.tags)}
+
+    @classmethod
+    def of(cls, options: NEROptions, documents: Iterable[Document]) -> Self:
+        types = options.labels
+        if types is None:
+            types = sorted({mention.type for document in documents for mention in document.mentions})
+        if not types:
+            raise DataError(f"the corpora hold no mention; {cls.name} needs mentions to learn from")
+        if NONE in types or "" in types:
+            raise ConfigError(f"'{NONE}' and '' can't be entity types; rename them")
+        if len(set(types)) < len(types):
+            raise ConfigError("task.labels names an entity type twice; name each once")
+        return cls(options, types)
+
+    @property
+    def labels(self) -> Sequence[str]:
+        return (NONE, *self.types)
+
+    def schema(self) -> dict[str, Any]:
+        """The language model is where `save` puts it."""
+        options = self.options.model_dump()
+        if self.options.language is not None:
+            options["language"] = BESIDE
+        return {"options": options, "types": self.types}
+
+    @classmethod
+    def restore(cls, schema: Mapping[str, Any]) -> Self:
+        return cls(NEROptions(**schema["options"]), schema["types"])
+
+    def at(self, folder: Path) -> Self:
+        return type(self)(self.options, self.types, folder)
+
+    def save(self, folder: Path) -> None:
+        if self.language is not None:
+            self.language.save(folder / BESIDE)
+
+    @cached_property
+    def language(self) -> Language | None:
+        return None if self.options.language is None else find_language(self.options.language, self._folder)
+
+    # From documents to examples
+
+    def examples(self, documents: Sequence[Document]) -> tuple[list[SentenceExample], dict[str, int]]:
+        examples: list[SentenceExample] = []
+        notes: Counter[str] = Counter()
+        for index, document in enumerate(documents):
+            for sentence in word_sentences(document, self._named(document, notes), notes):
+                start, end = sentence.span
+                counted = Counter(type for *_, type in sentence.gold)
+                examples.append(
+                    SentenceExample(
+                        document=index,
+                        sentence=sentence.number,
+                        label=max(sorted(counted), key=counted.__getitem__, default=NONE),
+                        text=document.text[start:end],
+                        start=start,
+                        words=tuple(Span(word.start - start, word.end - start) for word in sentence.words),
+                        gold=sentence.gold,
+                    )
+                )
+        if self.options.scheme == "IO":
+            notes[MERGED] += sum(map(_merged, examples))
+        return examples, dict(+notes)
+
+    def _named(self, document: Document, notes: Counter[str]) -> list[Mention]:
+        """The mentions that the task looks for."""
+        known = [mention for mention in document.mentions if mention.type in self.types]
+        if self.options.labels is not None:
+            notes[OTHER_TYPES] += len(document.mentions) - len(known)
+        elif len(known) < len(document.mentions):
+            strange = min({mention.type for mention in document.mentions}.difference(self.types))
+            raise DataError(
+                f"entity type '{strange}' is not in the label set ({', '.join(self.types)}); "
+                "name it in task.labels, or take it out of the corpus"
+            )
+        return known
+
+    def answers(self, example: SentenceExample) -> list[str]:
+        return [type for *_, type in example.gold] or [NONE]
+
+    def without_answers(self, document: Document) -> Document:
+        """What names mentions goes with them."""
+        kept = {
+            name: value for name, value in document.attributes.items() if name not in (PAIRS, NOT_INCLUDE, brat.KEPT)
+        }
+        return replace(document, mentions=(), entities=(), relations=(), attributes=kept)
+
+    # From examples to numbers
+
+    def text(self, example: SentenceExample) -> str:
+        return example.text
+
+    def question(self, example: SentenceExample) -> dict[str, Any]:
+        return {"text": example.text, "words": example.words}
+
+    def from_question(self, question: Mapping[str, Any]) -> SentenceExample:
+        try:
+            text, words = str(question["text"]), tuple(Span(int(start), int(end)) for start, end in question["words"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError("an example of the public set is not one of ner; has the server another task?") from error
+        if not words or not all(0 <= start < end <= len(text) for start, end in words):
+            raise DataError("an example of the public set has no words, or words outside of its text")
+        return SentenceExample(0, 0, NONE, text, 0, words, ())
+
+    def label_counts(self, features: WordFeatures | PieceFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Mentions of each type; for None, sentences without any."""
+        gold = [features.said.gold[row] for row in rows.tolist()]
+        counted = Counter(type for spans in gold for *_, type in spans)
+        return np.array([gold.count(()), *(counted[type] for type in self.types)], dtype=np.int64)
+
+    def features(self, examples: Sequence[SentenceExample], encoder: Encoder) -> WordFeatures | PieceFeatures:
+        tagger = self.tagger(encoder)
+        tags = [[self._ids[tag] for tag in self._tags(example)] for example in examples]
+        said = Answers.of(tags, [example.gold for example in examples])
+        forms = [example.forms() for example in examples]
+        if tagger == BERT:
+            window = min(self.options.max_length, encoder.window)
+            return PieceFeatures.of(said, pieces_of(forms, encoder), window, encoder)
+        states = None
+        if self.language is not None:
+            states = LanguageStates(self.language, forms, self.options.language_batch)
+        return WordFeatures.of(said, [[word.strip() for word in words] for words in forms], encoder, states)
+
+    def _tags(self, example: SentenceExample) -> list[str]:
+        words = len(example.words)
+        return tags_of(tagged(example.gold, words), words, self.options.scheme)
+
+    # The network and its score
+
+    def tagger(self, encoder: Encoder) -> str:
+        """Which it is, for this encoder; ConfigError if the two don't fit."""
+        reads_words, chosen = encoder.config.model_type == "words", self.options.tagger
+        if chosen is None:
+            by_words = "cnn_clstm_crf" if self.options.language is None else "elmoner"
+            chosen = by_words if reads_words else BERT
+        if reads_words and chosen == BERT:
+            raise ConfigError("task.tagger = 'bert' is a transformer, and model.encoder = 'words' is none; name one")
+        if not reads_words and chosen != BERT:
+            raise ConfigError(
+                f"task.tagger = '{chosen}' reads words: set model.encoder = 'words', and model.vectors if you have them"
+            )
+        if reads_words and not self.options.crf:
+            raise ConfigError(f"task.crf = false is for task.tagger = 'bert'; '{chosen}' ends in a CRF")
+        if not reads_words and self.options.language is not None:
+            raise ConfigError("task.language is for task.tagger = 'elmoner': set model.encoder = 'words'")
+        return chosen
+
+    def model(self, encoder: Encoder) -> nn.Module:
+        options, tagger = self.options, self.tagger(encoder)
+        if tagger == BERT:
+            dropout = 0.1 if options.dropout is None else options.dropout
+            return BertTagger(encoder, self.tags, options.scheme, options.crf, dropout)
+        inputs = Inputs(len(encoder.tokenizer), LETTERS)
+        if self.language is not None:
+            inputs = replace(inputs, language=self.language.width, language_layers=self.language.layers)
+        shape = Shape(
+            word_width=options.word_width or encoder.width,
+            character_width=options.character_width,
+            filters=options.filters,
+            hidden=options.hidden,
+            dropout=0.2 if options.dropout is None else options.dropout,
+        )
+        return TAGGERS[tagger](inputs, self.tags, options.scheme, shape, _vectors(encoder))
+
+    def read(self, model: nn.Module, batch: TagRows) -> TagReading:
+        tagger = cast("Tagger", model)
+        states = tagger.states(batch)
+        emissions = tagger.decoder(states)
+        inside = words_inside(batch.lengths, states.shape[1])
+        return TagReading(emissions[inside], states[inside], emissions=emissions, decoder=tagger.decoder)
+
+    def grade(self, reading: Reading, batch: TagRows) -> Tensor:
+        """Eq. 1, as the mean over sentences."""
+        read = cast("TagReading", reading)
+        return read.decoder.loss(read.emissions, batch.tags, batch.lengths)
+
+    def loss(self, model: nn.Module, batch: TagRows) -> Tensor:
+        return cast("Tagger", model).loss(batch, batch.tags)  # type: ignore[arg-type]  # of one of the two kinds
+
+    def logits(self, model: nn.Module, batch: TagRows) -> Tensor:
+        """[words, 1 + tags]: which tag each word has in the best sequence, and how probable each tag is there."""
+        tagger = cast("Tagger", model)
+        emissions = tagger(batch)
+        best = tagger.decoder.decode(emissions, batch.lengths)
+        likely = tagger.decoder.marginals(emissions, batch.lengths)
+        return torch.cat([best[:, :, None].to(likely.dtype), likely], dim=2)[words_inside(batch.lengths, best.shape[1])]
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """As they are."""
+        return logits
+
+    def counts(
+        self, logits: NDArray[np.float32], features: WordFeatures | PieceFeatures, rows: NDArray[np.int64]
+    ) -> Counts:
+        gold = [features.said.gold[row] for row in rows.tolist()]
+        parts = np.split(logits, features.said.words[rows].cumsum()[:-1])
+        return span_counts(gold, [self._spans(part) for part in parts], self.types)
+
+    def _spans(self, given: NDArray[np.float32]) -> list[WordSpan]:
+        """The mentions of a sentence, from its rows of `logits`."""
+        return spans_of([self.tags[i] for i in given[:, 0].astype(np.int64).tolist()])
+
+    def score(self, counts: Counts) -> dict[str, Any]:
+        return span_score(counts, self.types)
+
+    def annotate(
+        self,
+        document: Document,
+        examples: Sequence[SentenceExample],
+        probabilities: NDArray[np.float32],
+        threshold: float,
+    ) -> Document:
+        """A mention's score is the probability of the least sure of its tags."""
+        parts = np.split(probabilities, np.cumsum([len(example.words) for example in examples])[:-1])
+        mentions, number = list[Mention](), count(1)
+        for example, part in zip(examples, parts, strict=True):
+            sure = part[np.arange(len(part)), 1 + part[:, 0].astype(np.int64)]
+            for first, past, type in self._spans(part):
+                score = float(sure[first:past].min())
+                if score >= threshold:
+                    start, end = example.start + example.words[first].start, example.start + example.words[past - 1].end
+                    mentions.append(Mention(start, end, type, f"T{next(number)}", attributes={"score": f"{score:.4f}"}))
+        found = replace(document, sentences=sentences_of(document), mentions=tuple(mentions), entities=(), relations=())
+        return owned(found)
+
+
+def _merged(example: SentenceExample) -> int:
+    kept = tagged(example.gold, len(example.words))
+    return len(kept) - len(spans_of(tags_of(kept, len(example.words), "IO")))
+
+
+def _vectors(encoder: Encoder) -> Tensor | None:
+    """The file's vectors, and for words that it lacks what they would start from without."""
+    if encoder.vectors is None:
+        return None
+    table = embedding(len(encoder.tokenizer), encoder.width).weight.detach()
+    fill_vectors(table, encoder.tokenizer, encoder.vectors)
+    return table
