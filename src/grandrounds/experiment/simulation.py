@@ -203,7 +203,7 @@ class _Corpora:
         self.documents += documents
 
     def training_documents(self) -> list[Document]:
-        """What the label set is read from: all but the test part."""
+        """What the label set is read from: all but a corpus to test on; of one that is shared out, the whole."""
         return [self.documents[i] for part, members in self.parts.items() if part != "test" for i in members]
 
 

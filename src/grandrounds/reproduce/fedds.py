@@ -46,7 +46,7 @@ STATED = {
     "optimizer": "sgd",
     "server's share of train": 0,
     "rounds": "not said",
-    "best round": "by test",
+    "best round": "by test, in its public code",
     "a site weighs": "uniform",
 }
 TOLD_HERE: Mapping[str, Callable[[Config], object]] = {
@@ -122,7 +122,7 @@ def precision_at(study: Study) -> PaperTable:
     rows.append(Row(BY_CHANCE, [chance] * (len(at) + 1), NOT_THEIRS))
     notes = [selection_told(runs), _ON_TEST]
     if not same:
-        notes.append(f"The paper's N are {', '.join(map(str, PRINTED_AT))}: too many for the facts of this test set.")
+        notes.append(f"The paper's N are {', '.join(map(str, PRINTED_AT))}: what it prints stands beside no other.")
     return PaperTable(study.name, "", "percent", "method", [*(f"P@{n}" for n in at), "mean"], rows, notes)
 
 
@@ -197,7 +197,7 @@ def figure5(study: Study) -> PaperTable:
 
 
 BY_CHANCE = "in any order"
-_ON_TEST = "The paper chose its best round on the test set."
+_ON_TEST = "The paper's public code chooses its best round on the test set."
 _NO_NUMBERS = "The paper draws this figure without numbers."
 
 
