@@ -37,11 +37,38 @@ def rounds_needed(
     return svg(title, 3.2, draw)
 
 
-def f1_by_round(title: str, corpora: Mapping[str, Sequence[Curve]], baselines: Mapping[str, float]) -> str:
-    """A panel a corpus; `baselines` has its trivial answer's F1, if it has one."""
+def by_round(
+    title: str, panels: Mapping[str, Sequence[Curve]], baselines: Mapping[str, float], score: str = "F1"
+) -> str:
+    """A panel a corpus or a method; `baselines` has its trivial answer's score, if it has one."""
 
     def draw(name: str, axes: Axes) -> None:
-        draw_f1(corpora[name], {"one answer": baselines[name]} if name in baselines else {}, axes)
+        draw_f1(panels[name], {"one answer": baselines[name]} if name in baselines else {}, axes)
+        axes.set_ylabel(score)
+        axes.set_title(
+            name, loc="left", pad=24 if len({curve.name for curve in panels[name]}) < 4 else 38, fontsize=10.5
+        )
+
+    return svg(title, 3.4 * len(panels), *(partial(draw, name) for name in panels))
+
+
+Points = Sequence[tuple[float, float]]
+
+
+def precision_by_recall(title: str, panels: Mapping[str, Mapping[str, Sequence[Points]]]) -> str:
+    """A panel a setting, a colour a method, a curve a seed; points are recall and precision."""
+
+    def draw(name: str, axes: Axes) -> None:
+        for (method, curves), colour in zip(panels[name].items(), SERIES, strict=False):
+            for points in curves:
+                axes.plot([r for r, _ in points], [p for _, p in points], color=colour, linewidth=1.4)
+            axes.plot([], [], color=colour, label=method)
+        axes.set_xlabel("recall")
+        axes.set_ylabel("precision")
+        axes.set_xlim(0)
+        axes.set_ylim(0, 1.02)
+        axes.grid()
+        legend_above(axes, columns=len(panels[name]))
         axes.set_title(name, loc="left", pad=24, fontsize=10.5)
 
-    return svg(title, 3.4 * len(corpora), *(partial(draw, name) for name in corpora))
+    return svg(title, 3.6 * len(panels), *(partial(draw, name) for name in panels))

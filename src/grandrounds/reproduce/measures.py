@@ -84,10 +84,10 @@ def target_told(wish: Wish) -> str:
     return f"Rounds until the test F1 is {100 * wish.target_f1:g}%; – where it is not within {limit}."
 
 
-def selection_told(runs: Mapping[str, Sequence[Run]]) -> str:
+def selection_told(runs: Mapping[str, Sequence[Run]], unit: str = ", in percent") -> str:
     by = {run.result.selected_by for repeats in runs.values() for run in repeats if run.result}
     how = "in the round that validation data choose" if by == {"validation"} else "after the last round"
-    return f"Measured on test {how}, in percent: nothing is selected on the test set."
+    return f"Measured on test {how}{unit}: nothing is selected on the test set."
 
 
 def left_out_told(runs: Mapping[str, Sequence[Run]]) -> list[str]:
