@@ -11,10 +11,10 @@ import pytest
 from grandrounds.data.partition import SiteRow
 from grandrounds.data.structural_entropy import Spread
 from grandrounds.errors import ConfigError
+from grandrounds.metrics.score import ClassScore
 from grandrounds.reports import plots
 from grandrounds.reports.markup import Html, table, tag
 from grandrounds.reports.report import write_report
-from grandrounds.reports.runs import ClassScore
 from tests.reports.fixture_runs import score, write_run
 
 HOSTILE = "<script>alert('x')</script>\"&"

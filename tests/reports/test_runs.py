@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from grandrounds.errors import DataError
-from grandrounds.reports.runs import Result, Score, read_run, row_names
+from grandrounds.metrics.score import Score
+from grandrounds.reports.runs import Result, read_run, row_names
 from tests.reports.fixture_runs import score, write_run
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from grandrounds.reports.plots import Curve, draw_f1
+from grandrounds.reports.plots import Curve, draw_by_round
 from grandrounds.reports.svg import OTHER, SERIES, legend_above, svg
 from grandrounds.reports.wording import plural
 
@@ -41,7 +41,7 @@ def f1_by_round(title: str, corpora: Mapping[str, Sequence[Curve]], baselines: M
     """A panel a corpus; `baselines` has its trivial answer's F1, if it has one."""
 
     def draw(name: str, axes: Axes) -> None:
-        draw_f1(corpora[name], {"one answer": baselines[name]} if name in baselines else {}, axes)
+        draw_by_round(corpora[name], {"one answer": baselines[name]} if name in baselines else {}, axes)
         axes.set_title(name, loc="left", pad=24, fontsize=10.5)
 
     return svg(title, 3.4 * len(corpora), *(partial(draw, name) for name in corpora))
