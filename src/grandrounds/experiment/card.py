@@ -51,7 +51,7 @@ the trivial answer, {test.baseline}, has F1 {test.baseline_f1:.3f}.
 def _by_rank(test: Score) -> str:
     ranked = "\n".join(f"| {name} | {value:.3f} |" for name, value in (test.areas() | test.precisions()).items())
     return f"""\
-Test AUC **{test.auc:.3f}** on {test.n} pairs with {test.facts} facts; {test.headline.answer} have AUC
+Test AUC **{test.auc:.3f}** on {test.n} pairs with {test.facts} facts; {test.headline.answer}, answers have AUC
 {test.baseline_auc:.3f}. Of {DECIDED_TOLD}, F1 is {test.f1:.3f} (precision {test.precision:.3f}, recall
 {test.recall:.3f}); the trivial answer, {test.baseline}, has F1 {test.baseline_f1:.3f}.
 

@@ -62,7 +62,7 @@ class Score(ClassScore):
     def headline(self) -> Headline:
         if self.auc is None:
             return Headline("F1", self.f1, self.f1_std, self.baseline_f1, self.baseline or "baseline")
-        return Headline("AUC", self.auc, self.auc_std, self.baseline_auc, "all answers in any order")
+        return Headline("AUC", self.auc, self.auc_std, self.baseline_auc, "in any order")
 
     @property
     def size(self) -> dict[str, int]:

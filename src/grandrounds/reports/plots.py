@@ -62,8 +62,11 @@ def draw_pr(curves: Sequence[Curve], baselines: Mapping[str, float], axes: Axes)
 
 
 def _draw(curves: Sequence[Curve], baselines: Mapping[str, float], axes: Axes) -> None:
-    names = list(dict.fromkeys(curve.name for curve in curves if curve.points))
+    names = list(dict.fromkeys(curve.name for curve in curves))  # of all, so that pictures agree in colours
+    drawn = {curve.name for curve in curves if curve.points}
     for i, name in enumerate(names):
+        if name not in drawn:
+            continue
         for curve in curves:
             if curve.name == name:
                 _line(axes, curve, SERIES[i % len(SERIES)], "solid" if i < len(SERIES) else "dashdot")

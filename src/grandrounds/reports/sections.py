@@ -102,14 +102,16 @@ def by_rank(run: Run) -> Html:
 
 def ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
     """Precision over recall of one or several runs, of those that have a curve."""
-    known = [(name, run, run.test.points()) for name, run in zip(names, runs, strict=True) if run.test]
-    curves = [plots.Curve(name, points) for name, _, points in known if points]
-    if not curves:
+    curves = [plots.Curve(name, (run.test or Score()).points()) for name, run in zip(names, runs, strict=True)]
+    if not any(curve.points for curve in curves):
         return Html("")
-    lines = dict(sorted({run.baseline for _, run, points in known if points and run.baseline}))
+    lines = dict(sorted({run.baseline for run in runs if run.judged_by == "AUC" and run.baseline}))
     told = "Precision and recall as answers are taken from the surest on; the area under a curve is its AUC."
     if lines:
         told += " The dashed line is the share of right answers among all: what any order of them comes to."
+    alone = list(dict.fromkeys(name for name, run in zip(names, runs, strict=True) if run.test and run.test.learners))
+    if alone:
+        told += f" Without a curve, since each site has a model of its own: {listed(alone)}."
     picture = plots.precision_by_recall("Precision over recall on the test set", curves, lines)
     return tag("figure", picture, tag("figcaption", told))
 
@@ -223,7 +225,7 @@ def _ranking(test: Score) -> Html:
     """Areas and precisions, then what precision, recall and F1 are of."""
     rows = [[name, score(value)] for name, value in (test.areas() | test.precisions()).items()]
     if test.headline.trivial is not None:
-        rows.append([f"AUC of {test.headline.answer} (trivial)", score(test.headline.trivial)])
+        rows.append([f"AUC {test.headline.answer} (trivial)", score(test.headline.trivial)])
     decided = f"Of {DECIDED_TOLD}: precision {score(test.precision)}, recall {score(test.recall)}, F1 {score(test.f1)}"
     if test.baseline_f1 is not None:
         decided += f"; {test.baseline or 'the trivial answer'} has F1 {score(test.baseline_f1)}"
