@@ -16,11 +16,14 @@ from grandrounds.experiment.loop import summary
 from tests.cli.commands import Outcome, run
 from tests.reports.fixture_runs import ranked, score
 
+ARMS = ("lazy_mil", "local_only")
+
 
 @pytest.fixture(scope="module")
 def bags(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bags") / "bags.toml"
     content = {
+        "seed": 1,
         "device": "cpu",
         "task": {"name": "distant_re", "precision_at": [5, 10]},
         "data": {
@@ -65,7 +68,7 @@ def test_the_models_card_has_auc_and_precisions(one: tuple[Path, Outcome]) -> No
 
 
 def test_arms_are_compared_by_auc_those_of_sites_alone_too(bags: Path, tmp_path: Path) -> None:
-    outcome = run("compare", bags, "--algorithms", "lazy_mil,local_only", "--out", tmp_path).good()
+    outcome = run("compare", bags, "--algorithms", ",".join(ARMS), "--out", tmp_path).good()
     assert "bags: test AUC" in outcome.stdout
     with (tmp_path / "compare.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -76,9 +79,6 @@ def test_arms_are_compared_by_auc_those_of_sites_alone_too(bags: Path, tmp_path:
     assert set(results["local_only"]["learners"]) == {"site-01", "site-02"}
     assert results["local_only"]["facts"] == results["lazy_mil"]["facts"] > 0
     assert "Without a curve" in (tmp_path / "report.html").read_text("utf-8")
-
-
-ARMS = ("lazy_mil", "local_only")
 
 
 def test_a_search_chooses_by_auc_and_says_so(bags: Path, tmp_path: Path) -> None:
