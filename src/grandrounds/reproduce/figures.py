@@ -8,7 +8,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from grandrounds.reports.plots import Curve, draw_f1
+from grandrounds.reports.plots import Curve, draw_by_round, draw_pr
 from grandrounds.reports.svg import OTHER, SERIES, legend_above, svg
 from grandrounds.reports.wording import plural
 
@@ -43,8 +43,7 @@ def by_round(
     """A panel a corpus or a method; `baselines` has its trivial answer's score, if it has one."""
 
     def draw(name: str, axes: Axes) -> None:
-        draw_f1(panels[name], {"one answer": baselines[name]} if name in baselines else {}, axes)
-        axes.set_ylabel(score)
+        draw_by_round(panels[name], {"one answer": baselines[name]} if name in baselines else {}, axes, score)
         axes.set_title(
             name, loc="left", pad=24 if len({curve.name for curve in panels[name]}) < 4 else 38, fontsize=10.5
         )
@@ -59,16 +58,9 @@ def precision_by_recall(title: str, panels: Mapping[str, Mapping[str, Sequence[P
     """A panel a setting, a colour a method, a curve a seed; points are recall and precision."""
 
     def draw(name: str, axes: Axes) -> None:
-        for (method, curves), colour in zip(panels[name].items(), SERIES, strict=False):
-            for points in curves:
-                axes.plot([r for r, _ in points], [p for _, p in points], color=colour, linewidth=1.4)
-            axes.plot([], [], color=colour, label=method)
-        axes.set_xlabel("recall")
-        axes.set_ylabel("precision")
-        axes.set_xlim(0)
-        axes.set_ylim(0, 1.02)
-        axes.grid()
-        legend_above(axes, columns=len(panels[name]))
-        axes.set_title(name, loc="left", pad=24, fontsize=10.5)
+        curves = [Curve(method, points) for method, repeats in panels[name].items() for points in repeats]
+        draw_pr(curves, {}, axes)
+        axes.set_xlim(0, max((recall for curve in curves for recall, _ in curve.points), default=1.0))
+        axes.set_title(name, loc="left", pad=38 if len(panels[name]) > 3 else 24, fontsize=10.5)
 
     return svg(title, 3.6 * len(panels), *(partial(draw, name) for name in panels))
