@@ -218,7 +218,7 @@ def _test(runs: Sequence[Run], score: str) -> list[float | None]:
 
 def _chance(run: Run, top: int | None) -> float | None:
     """What answers in any order would get: the share of right ones, all along the recall that so many give."""
-    share, facts = getattr(run.test, "baseline_auc", None), getattr(run.test, "facts", 0)
+    share, facts = getattr(run.test, "baseline_auc", None), getattr(run.test, "facts", None)
     if share is None or not facts:
         return share
     return float(share if top is None else share * min(1.0, top * share / facts))
@@ -236,7 +236,7 @@ def _at_recall(points: Points, level: float) -> float | None:
 
 
 def _by_round(run: Run) -> dict[int, float]:
-    return {r.round: r.test.further()["auc_2000"] for r in run.rounds if r.test}
+    return {r.round: r.test.auc_2000 or 0.0 for r in run.rounds if r.test}
 
 
 PAPER = Paper(
