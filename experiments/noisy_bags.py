@@ -25,7 +25,7 @@ from grandrounds.algorithms.lazy_mil import BEST, LazyMIL
 from grandrounds.data.synthetic.bags import synthesize_bags
 from grandrounds.federation import Kept, Parameters, Selection, Site, algorithm, on_site
 
-BAGS = {"facts": 200, "unrelated": 800, "test": 100}
+BAGS = {"facts": 400, "unrelated": 1600, "test": 200}
 METHODS = {"lazy_mil": "one", "one": "one", "ave": "ave", "att": "att", "att_ra": "att_ra"}
 CHOICES: dict[tuple[int, str], dict[str, tuple[int, int]]] = {}
 """(round, site) -> by who chose: how many sentences of related pairs were chosen, and how many of them say so."""
@@ -74,7 +74,7 @@ def run(method: str, fraction: float, seed: int, rounds: int, out: Path) -> dict
     name = "lazy_mil_watched" if method == "lazy_mil" else "fedavg_watched" if method == "one" else "fedavg"
     config = {
         "seed": seed,
-        "task": {"name": "distant_re", "bag": METHODS[method], "precision_at": [10, 50, 100]},
+        "task": {"name": "distant_re", "bag": METHODS[method], "precision_at": [50, 100, 200]},
         "data": {
             "format": "synthetic-bags",
             "options": {**BAGS, "seed": seed},
@@ -83,7 +83,7 @@ def run(method: str, fraction: float, seed: int, rounds: int, out: Path) -> dict
         },
         "partition": {"scheme": "iid", "sites": 20},
         "model": {"encoder": "words"},
-        "training": {"epochs": 3, "batch_size": 16, "learning_rate": 0.01, "optimizer": "adamw", "decay": 0.01},
+        "training": {"epochs": 1, "batch_size": 32, "learning_rate": 0.01, "optimizer": "adamw", "decay": 0.01},
         "federation": {
             "rounds": rounds,
             "fraction": fraction,
@@ -138,12 +138,12 @@ def main() -> None:
             for method in wish.methods:
                 found.append(run(method, fraction, seed, wish.rounds, wish.out))
                 print(f"{method}, C = {fraction}, seed {seed}: AUC {found[-1]['test']['auc']:.3f}", flush=True)
-    print("\n| method | C | AUC | P@10 | P@50 | P@100 | chosen rightly, first and last five rounds |")
+    print("\n| method | C | AUC | P@50 | P@100 | P@200 | chosen rightly, first and last five rounds |")
     print("|---|---|---|---|---|---|---|")
     for method in wish.methods:
         for fraction in sorted(wish.fractions):
             arms = [one for one in found if (one["method"], one["fraction"]) == (method, fraction)]
-            tests = [told([one["test"][key] for one in arms]) for key in ("auc", "p@10", "p@50", "p@100")]
+            tests = [told([one["test"][key] for one in arms]) for key in ("auc", "p@50", "p@100", "p@200")]
             whose = {who: [fmean(one["choice"][who][:5]) for one in arms] for who in arms[0]["choice"]}
             last = {who: [fmean(one["choice"][who][-5:]) for one in arms] for who in arms[0]["choice"]}
             choice = "; ".join(f"{who} {fmean(whose[who]):.2f} to {fmean(last[who]):.2f}" for who in whose)

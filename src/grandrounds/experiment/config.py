@@ -93,7 +93,7 @@ class Rounds(Section):
     evaluate_every: int = Field(1, ge=1)
     evaluate_on: list[Literal["validation", "test"]] = ["validation", "test"]
     early_stopping: int = Field(0, ge=0)
-    """Stop after so many evaluations without a better validation F1; 0: never."""
+    """Stop after so many evaluations without a better validation F1, or AUC where answers are ranked; 0: never."""
     stop_at_f1: float = Field(0.0, ge=0, le=1)
     """Stop once the test F1 reaches this: how papers count the rounds to a target; 0: never."""
     checkpoint_every: int = Field(1, ge=1)

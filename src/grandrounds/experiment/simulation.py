@@ -188,11 +188,12 @@ class _Corpora:
             value = getattr(data, part)
             if not isinstance(value, float | int):
                 self._add(part, Source(data.format, paths_of(value, base), data.options))
-        if isinstance(data.test, float | int) and data.test:
+        test = data.test or None
+        if isinstance(test, float | int):
             if config.own_corpora:
                 raise ConfigError("data.test is a share, and sites have corpora of their own: name a corpus to test on")
-        elif data.test or data.format in MADE_HERE:
-            self._add("test", Source(data.format, paths_of(data.test, base), data.options))
+        elif test is not None or data.format in MADE_HERE:
+            self._add("test", Source(data.format, paths_of(test, base), data.options))
         else:
             raise ConfigError("data.test is missing: name the corpus to test on, or give a share of train")
 
@@ -202,7 +203,7 @@ class _Corpora:
         self.documents += documents
 
     def training_documents(self) -> list[Document]:
-        """What the label set is read from: all but the test part."""
+        """What the label set is read from: all but a corpus to test on; of one that is shared out, the whole."""
         return [self.documents[i] for part, members in self.parts.items() if part != "test" for i in members]
 
 

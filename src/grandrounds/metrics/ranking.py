@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 TOP = 2000
+DECIDED = 0.5
+"""From which score on an answer counts as given, in precision, recall and F1; a ranking has no such point."""
 
 
 @dataclass(frozen=True)

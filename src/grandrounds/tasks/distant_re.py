@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from grandrounds.data.documents import Document, Relation, Span, owned
 from grandrounds.errors import DataError
-from grandrounds.metrics.ranking import ranking_curve, thinned
+from grandrounds.metrics.ranking import DECIDED, ranking_curve, thinned
 from grandrounds.models.bag_attention import (
     Method,
     attended,
@@ -381,8 +381,6 @@ class DistantRE(Task):
 
 
 AXES = ("recall", "precision")
-DECIDED = 0.5
-"""From which score on a relation counts as said, in precision, recall and F1; a ranking has no such point."""
 AT_ONCE = 1 << 14
 """Sentences that are read together."""
 
