@@ -22,6 +22,7 @@ from grandrounds.federation.payloads import (
     Done,
     Expected,
     Form,
+    Gradients,
     LabelCounts,
     Packed,
     Parameters,
@@ -43,6 +44,7 @@ PROBABILITIES = torch.tensor([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
 WEIGHTS = {"head.weight": some(3, 4), "head.bias": some(3), "count": torch.tensor(7)}
 PAYLOADS: dict[str, Payload] = {
     "parameters": Parameters(WEIGHTS),
+    "gradients": Gradients({name: value for name, value in WEIGHTS.items() if name != "count"}),
     "predictions": Predictions(PROBABILITIES, "probabilities", "d1"),
     "scores": Scores({'tp/Tr"IP': 3.0, "fn/Fieber über 39°": 0.125, "n": 10.0}),
     "done": Done(),
@@ -51,8 +53,10 @@ PAYLOADS: dict[str, Payload] = {
     "selection": Selection(torch.tensor([0, 1, 1]).byte()),
     "public_set": PublicSet([{"text": 'Fieber über 39° " \n', "head": [0, 6], "blinded": False}, {"text": ""}]),
 }
-COUNT = frozenset({"count"})
-EXPECTED = Expected({"head.weight": (3, 4), "head.bias": (3,), "count": ()}, 2, (3, "d1"), integers=COUNT)
+COUNT, TRAINED = frozenset({"count"}), frozenset({"head.weight", "head.bias"})
+EXPECTED = Expected(
+    {"head.weight": (3, 4), "head.bias": (3,), "count": ()}, 2, (3, "d1"), integers=COUNT, trained=TRAINED
+)
 
 
 def test_every_kind_is_tried_here() -> None:
@@ -75,7 +79,7 @@ def test_bytes_are_counted_as_they_are_written_and_come_back(kind: str, compress
 def same(one: Payload, other: Payload) -> bool:
     def plain(payload: Payload) -> Any:
         values = getattr(payload, "values", None)
-        tensors = isinstance(payload, Parameters)
+        tensors = isinstance(payload, Parameters | Gradients)
         shown = {n: v.tolist() for n, v in values.items()} if tensors else getattr(values, "tolist", lambda: values)()
         return type(payload), shown, getattr(payload, "form", None)
 

@@ -191,7 +191,8 @@ class Config(Section):
 
     def make_algorithm(self) -> Algorithm:
         options = dict(self.algorithm)
-        return make_algorithm(str(options.pop("name", "")), options)
+        made = make_algorithm(str(options.pop("name", "")), options)
+        return made.fitted(TASKS[self.task["name"]].private_parts(self.task_options()))
 
     def _check_algorithm(self) -> None:
         algorithm, compression = self.make_algorithm(), self.federation.compression

@@ -49,6 +49,7 @@ def server_splits(
 
 def manifest_of(model: nn.Module, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
     """Shapes of what the algorithm shares."""
+    algorithm.check(model.state_dict().keys())
     return {name: tuple(value.shape) for name, value in model.state_dict().items() if algorithm.shared(name)}
 
 
@@ -56,7 +57,8 @@ def expected_of(
     model: nn.Module, manifest: Mapping[str, tuple[int, ...]], task: Task, public: tuple[int, str]
 ) -> Expected:
     counters = frozenset(name for name, value in model.state_dict().items() if not value.is_floating_point())
-    return Expected(manifest, len(task.labels), public, integers=counters)
+    trained = frozenset(name for name, _ in model.named_parameters() if name in manifest)
+    return Expected(manifest, len(task.labels), public, integers=counters, trained=trained)
 
 
 def resolved(encoder: str, base: Path) -> str:

@@ -16,6 +16,7 @@ from grandrounds.federation.learner import Learner, Server, Site
 from grandrounds.federation.payloads import (
     BagScores,
     Done,
+    Gradients,
     LabelCounts,
     Parameters,
     Payload,
@@ -31,6 +32,7 @@ __all__ = [
     "BagScores",
     "Cohort",
     "Done",
+    "Gradients",
     "Kept",
     "LabelCounts",
     "Learner",

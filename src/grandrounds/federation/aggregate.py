@@ -10,9 +10,9 @@ from torch import Tensor
 
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.contract import Reply
-from grandrounds.federation.payloads import Parameters, Predictions
+from grandrounds.federation.payloads import Gradients, Parameters, Predictions
 
-M = TypeVar("M", Parameters, Predictions)
+M = TypeVar("M", Parameters, Gradients, Predictions)
 
 
 def mean(replies: Iterable[Reply[M]]) -> M:
@@ -29,8 +29,8 @@ def mean(replies: Iterable[Reply[M]]) -> M:
                     running[name].lerp_(value, reply.weight / total)
     if last is None:
         raise GrandRoundsError("a mean needs at least one reply")
-    return replace(last, values=running if isinstance(last, Parameters) else running["values"])
+    return replace(last, values=running if isinstance(last, Parameters | Gradients) else running["values"])
 
 
-def _tensors(payload: Parameters | Predictions) -> dict[str, Tensor]:
-    return dict(payload.values) if isinstance(payload, Parameters) else {"values": payload.values}
+def _tensors(payload: Parameters | Gradients | Predictions) -> dict[str, Tensor]:
+    return dict(payload.values) if isinstance(payload, Parameters | Gradients) else {"values": payload.values}

@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import json
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, TypeVar, TypeVarTuple
@@ -91,6 +91,13 @@ class Algorithm:
     def shared(self, name: str) -> bool:
         """Whether a parameter must agree between sites and may travel."""
         return True
+
+    def fitted(self, private: Sequence[str]) -> Algorithm:
+        """This algorithm for a task whose model has these parts to keep private by default."""
+        return self
+
+    def check(self, parameters: Collection[str]) -> None:
+        """ConfigError where options name what the model does not have."""
 
     def needs_public(self) -> bool:
         """Whether the server must have a public set."""

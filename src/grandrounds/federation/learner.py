@@ -141,6 +141,22 @@ class Learner:
             _clip(parameters, self.practice.training.clip_norm)
         optimizer.step()
 
+    def backward(self, batch: Any, *purpose: str | int) -> None:
+        """The gradient of a batch's loss, left in the model; dropout is drawn for that purpose."""
+        self.model.train()
+        self.model.zero_grad(set_to_none=True)
+        with global_seed(*self._purpose("dropout", *purpose)), autocast(self.practice.device):
+            value = self.practice.task.loss(self.model, batch)
+        value.backward()  # type: ignore[no-untyped-call]  # untyped in torch
+        self.model.eval()
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """With the gradients that are there, no longer than training.clip_norm."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if self.practice.training.clip_norm:
+            _clip(parameters, self.practice.training.clip_norm)
+        optimizer.step()
+
     def logits(self, split: str) -> NDArray[np.float32]:
         """[rows of the split, classes], without dropout."""
         chosen = self._split(split)
@@ -193,6 +209,12 @@ class Learner:
         wanted = None if parameters is None else {id(parameter) for parameter in parameters}
         named = [(name, p) for name, p in self.model.named_parameters() if wanted is None or id(p) in wanted]
         return make_optimizer(training, named, rate * (1 - training.decay) ** max(self.round - 1, 0))
+
+    def reset_rates(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer that lives on takes this round's learning rates."""
+        fresh = self.optimizer(p for group in optimizer.param_groups for p in group["params"])
+        for group, new in zip(optimizer.param_groups, fresh.param_groups, strict=True):
+            group["lr"] = new["lr"]
 
     def frozen(self) -> nn.Module:
         """A copy of the model as it is now, in eval mode and without gradients."""

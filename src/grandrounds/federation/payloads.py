@@ -54,6 +54,8 @@ class Expected:
     max_bytes: int = 1 << 34
     integers: frozenset[str] = frozenset()
     """Parameters that are counters, not weights."""
+    trained: frozenset[str] = frozenset()
+    """Those of the manifest that have gradients."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,30 @@ class Parameters(Payload):
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
         _check_manifest(packed.tensors, expected.manifest, expected.integers)
+        _check_finite(packed.tensors)
+        return cls({name: _grow(tensor) for name, tensor in packed.tensors.items()})
+
+
+@_kind
+@dataclass(frozen=True)
+class Gradients(Payload):
+    """Gradients of shared parameters by name."""
+
+    kind: ClassVar[str] = "gradients"
+    values: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, model: nn.Module, shared: Callable[[str], bool]) -> Self:
+        """What a backward pass left; a parameter that it did not reach has zeros."""
+        named = ((name, p) for name, p in model.named_parameters() if shared(name))
+        return cls({name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named})
+
+    def pack(self, compression: Compression) -> Packed:
+        return Packed(self.kind, {}, {name: _shrink(tensor, compression) for name, tensor in self.values.items()})
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        _check_manifest(packed.tensors, {name: expected.manifest[name] for name in expected.trained})
         _check_finite(packed.tensors)
         return cls({name: _grow(tensor) for name, tensor in packed.tensors.items()})
 

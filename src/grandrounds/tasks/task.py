@@ -96,6 +96,11 @@ class Task(ABC):
     options: BaseModel
 
     @classmethod
+    def private_parts(cls, options: Any) -> Sequence[str]:
+        """The model's parts that stay at a site, where an algorithm has such and the config does not say which."""
+        return ("head",)
+
+    @classmethod
     @abstractmethod
     def of(cls, options: Any, documents: Iterable[Document]) -> Self:
         """The task with the schema that the documents show."""

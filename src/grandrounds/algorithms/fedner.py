@@ -1,0 +1,138 @@
+"""FedNER (Ge et al., 2020, Algorithm 1): bottom layers learn together from gradients, top layers never leave a site.
+
+|N_i| = |S_i| / sum_j |S_j| N   shares        Eq. 2   mean, by examples
+theta_s <- the server's optimizer             theta_p <- each site's own, kept there
+
+It is SGD across sites: a mini-batch at each of them, one gradient, one step. A round here is some of these iterations,
+so that scores and checkpoints come after a while and not after every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar, cast
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from grandrounds.errors import ConfigError, unknown
+from grandrounds.federation import (
+    Algorithm,
+    Cohort,
+    Done,
+    Gradients,
+    Kept,
+    Parameters,
+    Scores,
+    Server,
+    Site,
+    algorithm,
+    mean,
+    on_site,
+)
+from grandrounds.tasks.task import Counts
+
+SHARED, PRIVATE, OPTIMIZER = "shared optimizer", "private layers", "private optimizer"
+
+
+@algorithm("fedner")
+class FedNER(Algorithm):
+    personal: ClassVar[bool] = True
+    private: tuple[str, ...] | None = None
+    """Parts of the model that stay at a site, by module name; by default the task's: of a tagger, LSTM and CRF."""
+    batch: Annotated[int, Field(ge=1)] = 64
+    """N: sentences of an iteration, of all sites together; instead of training.batch_size."""
+    iterations: Annotated[int, Field(ge=1)] = 50
+    """Of a round."""
+    steps_per_exchange: Annotated[int, Field(ge=1)] = 1
+    """For slow links: private layers step so often while shared ones stand still, and the mean gradient is uploaded."""
+
+    def fitted(self, private: Sequence[str]) -> Algorithm:
+        # To mypy the class is no dataclass: @algorithm makes it one.
+        return replace(self, private=tuple(private)) if self.private is None else self  # type: ignore[type-var]
+
+    def shared(self, name: str) -> bool:
+        return not any(name == part or name.startswith(f"{part}.") for part in self.private or ())
+
+    def check(self, parameters: Collection[str]) -> None:
+        modules = {name[:i] for name in parameters for i, sign in enumerate(f"{name}.") if sign == "."}
+        for part in self.private or ():
+            if part not in modules:
+                raise ConfigError(f"algorithm.private: {unknown('part of the model', part, modules)}")
+        if not any(self.shared(name) for name in parameters):
+            raise ConfigError("algorithm.private names all of the model: nothing is learnt together; take local_only")
+
+    def start(self, server: Server, cohort: Cohort) -> None:
+        server.state[SHARED] = server.optimizer(self._parameters(server.model, shared=True))
+
+    def round(self, server: Server, cohort: Cohort) -> None:
+        optimizer = cast(torch.optim.Optimizer, server.state[SHARED])
+        server.reset_rates(optimizer)
+        sizes = shares({site.site: site.counts["examples"] for site in cohort.sites}, self.batch)
+        for iteration in range(self.iterations):
+            shared = Parameters.of(server.model, self.shared)
+            asked = {site: (shared, size, iteration) for site, size in sizes.items()}
+            gradient = mean(cohort.ask_each(self.learn, asked))  # Eq. 2
+            for name, parameter in server.model.named_parameters():
+                parameter.grad = gradient.values.get(name)
+            server.step(optimizer)
+
+    @on_site
+    def learn(self, site: Site, shared: Parameters, size: int, iteration: int) -> Gradients:
+        """PlatformUpdate of Algorithm 1."""
+        self._put_together(site, shared)
+        own = list(self._parameters(site.model, shared=False))
+        optimizer = site.optimizer(own) if own else None
+        if optimizer is not None:
+            site.recall(OPTIMIZER, optimizer)
+            site.reset_rates(optimizer)
+        first = ((site.round - 1) * self.iterations + iteration) * self.steps_per_exchange
+        total: dict[str, Tensor] = {}
+        for step in range(self.steps_per_exchange):
+            site.backward(site.minibatch(size, first + step), step)
+            for name, gradient in Gradients.of(site.model, self.shared).values.items():
+                total[name] = total[name] + gradient if step else gradient
+            if optimizer is not None:
+                site.step(optimizer)
+        if optimizer is not None:
+            site.keep(OPTIMIZER, optimizer)
+            site.keep(PRIVATE, Kept(**Parameters.of(site.model, self._private).values))
+        return Gradients({name: value / self.steps_per_exchange for name, value in total.items()})
+
+    def evaluate(self, server: Server, everyone: Cohort, split: str) -> Mapping[str, Counts]:
+        asked = everyone.ask(self.score, Parameters.of(server.model, self.shared), split)
+        return {reply.site.site: reply.payload.values for reply in asked}
+
+    @on_site
+    def score(self, site: Site, shared: Parameters, split: str) -> Scores:
+        self._put_together(site, shared)
+        return Scores(site.counts(split))
+
+    def finish(self, server: Server, everyone: Cohort) -> None:
+        everyone.ask(self.save, Parameters.of(server.model, self.shared))
+
+    @on_site
+    def save(self, site: Site, shared: Parameters) -> Done:
+        self._put_together(site, shared)
+        site.save()
+        return Done()
+
+    def _put_together(self, site: Site, shared: Parameters) -> None:
+        """The shared layers and the site's own; before its first step, those that it started with."""
+        own = Kept()
+        site.recall(PRIVATE, own)
+        site.load(Parameters({**shared.values, **own}))
+
+    def _private(self, name: str) -> bool:
+        return not self.shared(name)
+
+    def _parameters(self, model: nn.Module, shared: bool) -> list[nn.Parameter]:
+        return [p for name, p in model.named_parameters() if self.shared(name) == shared and p.requires_grad]
+
+
+def shares(sizes: Mapping[str, int], batch: int) -> dict[str, int]:
+    """N_i, rounded, and one at least."""
+    total = sum(sizes.values())
+    return {site: max(1, round(batch * size / total)) for site, size in sizes.items()}

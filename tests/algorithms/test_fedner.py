@@ -1,0 +1,207 @@
+"""FedNER: one gradient of all sites for what is shared, and nothing of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import grandrounds
+from grandrounds.algorithms.fedner import FedNER, shares
+from grandrounds.errors import ConfigError
+from grandrounds.experiment.config import make_config
+from grandrounds.experiment.simulation import Simulation, prepare
+from grandrounds.federation import Gradients, Parameters
+from grandrounds.federation.coordinator import Ledger
+from grandrounds.federation.exchange import Answer, Ask
+from grandrounds.federation.host import Host
+from grandrounds.federation.payloads import Packed, unpack
+from tests.conftest import TinyConfig
+from tests.experiment.crashes import metrics
+
+WHOLE = {"data.public": 0.0, "data.validation": 0.0, "task.dropout": 0.0}
+"""60 sentences of the toy corpus, without dropout in the head."""
+
+
+def test_a_batch_is_shared_by_size() -> None:
+    assert shares({"CADEC": 7597, "ADE": 4484, "SMM4H": 2213}, 64) == {"CADEC": 34, "ADE": 20, "SMM4H": 10}
+    assert shares({"large": 1000, "small": 1}, 8) == {"large": 8, "small": 1}
+
+
+class Site:
+    """One simulated site and what it answers to an iteration."""
+
+    def __init__(self, simulation: Simulation, content: dict[str, Any], folder: Path) -> None:
+        self.config = make_config(content)
+        self.algorithm = self.config.make_algorithm()
+        assert isinstance(self.algorithm, FedNER)
+        self.host: Host = simulation.host(self.config, folder, memory=1 << 30)
+        self.simulation, self.version = simulation, dict[str, str | None]()
+
+    def learn(self, name: str, size: int, iteration: int, weights: dict[str, torch.Tensor] | None = None) -> Packed:
+        model = self.simulation.model
+        shared = Parameters.of(model, self.algorithm.shared) if weights is None else Parameters(weights)
+        options = {"private": self.algorithm.private, "batch": self.algorithm.batch}
+        options |= {"iterations": self.algorithm.iterations, "steps_per_exchange": self.algorithm.steps_per_exchange}
+        commit = f"{iteration + 1:05d}.1"
+        message = (shared.pack("fp32"), size, iteration)
+        start = self.version.get(name)
+        answer: Answer = self.host.answer(
+            Ask(
+                name,
+                "fedner",
+                options,
+                "learn",
+                1,
+                1,
+                message,
+                self.config.digest(),
+                start,
+                commit,
+                Ledger().needed(name),
+            )
+        )
+        assert answer.packed is not None, answer.lost
+        self.version[name] = answer.version
+        return answer.packed
+
+
+@pytest.fixture
+def sites(tiny_config: TinyConfig, tmp_path: Path) -> Callable[..., tuple[Simulation, Site]]:
+    def make(**options: Any) -> tuple[Simulation, Site]:
+        content = tiny_config(
+            **WHOLE, algorithm={"name": "fedner", **options}, partition={"scheme": "by", "by": "hospital"}
+        )
+        simulation = prepare(make_config(content), Path(), tmp_path / "run")
+        return simulation, Site(simulation, content, tmp_path / "run")
+
+    return make
+
+
+def no_dropout(model: torch.nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+
+
+def test_the_gradient_of_all_sites_is_that_of_one_batch(
+    sites: Callable[..., tuple[Simulation, Site]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eq. 2 with mean losses, without dropout, and sizes for which the N_i are whole."""
+    simulation, site = sites(batch=15)
+    counts = {name: resident.registration.counts["examples"] for name, resident in simulation.residents.items()}
+    sizes = shares(counts, 15)
+    assert all(15 * counts[name] == size * sum(counts.values()) for name, size in sizes.items())
+    taken: list[np.ndarray] = []
+    learner = grandrounds.federation.learner
+    minibatch = learner.Site.minibatch
+
+    def watched(self: Any, size: int, step: int) -> Any:
+        no_dropout(self.model)
+        batch = minibatch(self, size, step)
+        taken.append(self._split("train").rows[batch.index.numpy()])
+        return batch
+
+    monkeypatch.setattr(learner.Site, "minibatch", watched)
+    replies = {name: unpack(site.learn(name, size, 0), simulation.expected) for name, size in sizes.items()}
+    found: dict[str, torch.Tensor] = {}
+    for name, reply in replies.items():
+        assert isinstance(reply, Gradients)
+        for parameter, value in reply.values.items():
+            found[parameter] = found.get(parameter, 0) + value.double() * counts[name] / sum(counts.values())
+    features = next(iter(simulation.residents.values())).splits["train"].features
+    model, task = simulation.practice.initial_model(), simulation.practice.task
+    no_dropout(model)
+    model.train().zero_grad()
+    task.loss(model, features.batch(np.concatenate(taken))).backward()  # type: ignore[no-untyped-call]
+    pooled = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert found.keys() == {name for name, _ in model.named_parameters() if not name.startswith("head.")}
+    for name, value in found.items():
+        expected = pooled.get(name, torch.zeros(()))
+        assert float((value - expected).norm()) <= 1e-6 * max(float(expected.norm()), 1e-2), name
+
+
+def test_nothing_private_is_in_what_travels(
+    tiny_config: TinyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by name nor by value, in either direction."""
+    sent: list[bytes] = []
+    answer = Host.answer
+
+    def watched(self: Host, ask: Ask) -> Answer:
+        sent.extend(part.to_bytes() for part in ask.message if isinstance(part, Packed))
+        answered = answer(self, ask)
+        if answered.packed is not None:
+            sent.append(answered.packed.to_bytes())
+        return answered
+
+    monkeypatch.setattr(Host, "answer", watched)
+    content = tiny_config(algorithm={"name": "fedner", "iterations": 3}, **{"federation.rounds": 2})
+    grandrounds.run(content, out=tmp_path / "run")
+    models = {path.name: load_file(path / "model.safetensors") for path in (tmp_path / "run" / "models").iterdir()}
+    assert len(models) == 3
+    assert len(sent) > 40
+    everything = b"".join(sent)
+    private = {
+        f"{site}.{name}": v for site, own in models.items() for name, v in own.items() if name.startswith("head.")
+    }
+    assert b"head." not in everything
+    assert all(value.numpy().tobytes()[:64] not in everything for value in private.values() if value.numel() >= 16)
+    values = [value for name, value in private.items() if name.endswith("head.weight")]
+    assert not values[0].equal(values[1]), "private layers did not learn apart"
+    shared = [own["encoder.embeddings.word_embeddings.weight"] for own in models.values()]
+    assert shared[0].equal(shared[1])
+
+
+def test_several_steps_an_exchange_move_private_layers_and_average_gradients(
+    sites: Callable[..., tuple[Simulation, Site]],
+) -> None:
+    """Two steps at once: the mean of what two iterations with the same shared weights give."""
+    simulation, two = sites(batch=20, steps_per_exchange=2, iterations=1)
+    name = min(simulation.residents)
+    at_once = unpack(two.learn(name, 6, 0), simulation.expected)
+    _, one = sites(batch=20, steps_per_exchange=1, iterations=2)
+    apart = [unpack(one.learn(name, 6, i), simulation.expected) for i in range(2)]
+    assert isinstance(at_once, Gradients)
+    for parameter, value in at_once.values.items():
+        halves = [reply.values[parameter] for reply in apart if isinstance(reply, Gradients)]
+        # Dropout in the encoder is drawn by step, and the first is the same in both.
+        assert value.shape == halves[0].shape
+    first, second = (
+        dict(two.host._private.read(name, two.version[name])),
+        dict(one.host._private.read(name, one.version[name])),
+    )
+    assert first.keys() == second.keys() == {"private layers", "private optimizer"}
+
+
+def test_parts_are_checked_by_name(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    for private, said in (
+        (["haed"], "unknown part of the model 'haed'; did you mean 'head'"),
+        (
+            ["encoder", "head"],
+            "names all of the model",
+        ),
+    ):
+        content = tiny_config(algorithm={"name": "fedner", "private": private})
+        with pytest.raises(ConfigError, match=said):
+            grandrounds.run(content, out=tmp_path / "run")
+
+
+def test_scores_are_of_each_sites_own_model(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    content = tiny_config(algorithm={"name": "fedner", "iterations": 5}, **{"federation.rounds": 2})
+    result = grandrounds.run(content, out=tmp_path / "run")
+    assert set(result["test"]["learners"]) == {"site-01", "site-02", "site-03"}
+    assert len(metrics(tmp_path / "run")) == 2
+    assert sorted(path.name for path in (tmp_path / "run" / "models").iterdir()) == ["site-01", "site-02", "site-03"]
+
+
+def test_with_nothing_private_all_sites_have_one_model(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    content = tiny_config(algorithm={"name": "fedner", "private": [], "iterations": 3}, **{"federation.rounds": 1})
+    grandrounds.run(content, out=tmp_path / "run")
+    models = [load_file(path / "model.safetensors") for path in (tmp_path / "run" / "models").iterdir()]
+    assert all(value.equal(models[1][name]) for name, value in models[0].items())
