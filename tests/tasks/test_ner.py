@@ -441,6 +441,10 @@ def test_corpora_of_every_kind_are_read(format: str, tiny_config: TinyConfig, tm
 
 @pytest.fixture(scope="module")
 def willing(words: Encoder) -> Extractor:
+    return taught(words)
+
+
+def taught(words: Encoder) -> Extractor:
     """Trained for seconds, so that it finds things."""
     task = small(dropout=0.0)
     found = made(task, words)
