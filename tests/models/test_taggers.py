@@ -49,7 +49,7 @@ def piece_batch(lengths: list[int] = LENGTHS) -> SimpleNamespace:
     pieces = [1 + n + n // 2 + 1 for n in lengths]
     ids = torch.randint(5, 60, (len(lengths), max(pieces)), generator=torch.Generator().manual_seed(0))
     for row, n in enumerate(lengths):
-        first[row, :n] = torch.tensor([1 + word + word // 2 for word in range(n)])
+        first[row, :n] = row * max(pieces) + torch.tensor([1 + word + word // 2 for word in range(n)])
     mask = torch.arange(max(pieces)) < torch.tensor(pieces)[:, None]
     return SimpleNamespace(input_ids=ids * mask, attention_mask=mask.long(), first=first, lengths=torch.tensor(lengths))
 
@@ -62,7 +62,7 @@ def row_of(batch: SimpleNamespace, row: int) -> SimpleNamespace:
         return SimpleNamespace(
             input_ids=batch.input_ids[row : row + 1, :pieces],
             attention_mask=batch.attention_mask[row : row + 1, :pieces],
-            first=batch.first[row : row + 1, :length],
+            first=batch.first[row : row + 1, :length] - row * batch.input_ids.shape[1],
             lengths=batch.lengths[row : row + 1],
         )
     longest = int((batch.characters[row] > 0).sum(dim=-1).max())

@@ -313,8 +313,8 @@ class NER(Task):
         tagger = cast("Tagger", model)
         emissions = tagger(batch)
         best = tagger.decoder.decode(emissions, batch.lengths)
-        likely = tagger.decoder.marginals(emissions, batch.lengths)
-        return torch.cat([best[:, :, None].to(likely.dtype), likely], dim=2)[words_inside(batch.lengths, best.shape[1])]
+        likely = tagger.decoder.marginals(emissions, batch.lengths).float()  # bfloat16 could not count to 300 tags
+        return torch.cat([best[:, :, None], likely], dim=2)[words_inside(batch.lengths, best.shape[1])]
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """As they are."""

@@ -1,0 +1,32 @@
+"""Plain text: a document a file, its characters as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grandrounds.data.formats import read
+from grandrounds.errors import GrandRoundsError
+
+
+def test_a_file_is_a_document_with_sentences_and_nothing_else(tmp_path: Path) -> None:
+    text = "He took aspirin.\r\nPain eased. \n\nNo fever"
+    (tmp_path / "a.txt").write_bytes(text.encode())
+    (tmp_path / "b.md").write_text("not this")
+    corpus = read("text", tmp_path)
+    (document,) = corpus.documents
+    assert (document.id, document.text, document.mentions) == ("a.txt", text, ())
+    assert [document.surface(sentence) for sentence in document.sentences] == [
+        "He took aspirin.",
+        "Pain eased.",
+        "No fever",
+    ]
+    assert sum(corpus.notes.values()) == 1
+
+
+def test_lines_may_end_sentences(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("fever no\npain yes")
+    assert [len(read("text", tmp_path / "a.txt", breaks=b).documents[0].sentences) for b in ("line", "none")] == [2, 1]
+    with pytest.raises(GrandRoundsError, match="unknown breaks 'lines'; did you mean 'line'"):
+        read("text", tmp_path / "a.txt", breaks="lines")
