@@ -56,6 +56,9 @@ class FedNER(Algorithm):
     def shared(self, name: str) -> bool:
         return not any(name == part or name.startswith(f"{part}.") for part in self.private or ())
 
+    def labels_may_differ(self) -> bool:
+        return bool(self.private)
+
     def check(self, parameters: Collection[str]) -> None:
         modules = {name[:i] for name in parameters for i, sign in enumerate(f"{name}.") if sign == "."}
         for part in self.private or ():

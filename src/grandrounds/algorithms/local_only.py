@@ -16,6 +16,9 @@ class LocalOnly(Algorithm):
     def shared(self, name: str) -> bool:
         return False
 
+    def labels_may_differ(self) -> bool:
+        return True
+
     def round(self, server: Server, cohort: Cohort) -> None:
         cohort.ask(self.train)
 

@@ -110,7 +110,14 @@ class SiteSection(Section):
     sites of the partition, by name or pattern ("site-0*")."""
 
     train: Paths | None = None
+    validation: Paths | None = None
+    test: Paths | None = None
+    """What the site's own model is chosen and tested on, for algorithms that leave each site with one."""
     format: str | None = None
+    options: dict[str, Any] | None = None
+    """Of the reader, instead of data.options."""
+    task: dict[str, Any] = Field(default_factory=dict)
+    """What of [task] is different here, for algorithms that let label sets differ: labels, a tag scheme."""
     policy: str | None = None
     encoder: str | None = None
     """For algorithms that share no weights."""
@@ -154,12 +161,35 @@ class Config(Section):
         self._check_algorithm()
         for name, site in self.sites.items():
             self.training_at(name)
-            if site.format is not None and site.train is None:
-                raise ConfigError(f"sites.{name}.format is of the site's own corpus: give sites.{name}.train too")
+            for key in ("format", "options", "validation", "test"):
+                if getattr(site, key) is not None and site.train is None:
+                    raise ConfigError(f"sites.{name}.{key} is of the site's own corpus: give sites.{name}.train too")
+            self._check_own(name, site)
         lacking = [name for name, site in self.sites.items() if site.train is None]
         if lacking and len(lacking) < len(self.sites):
             raise ConfigError(f"sites.{lacking[0]} has no train, as other sites do: give every site a corpus, or none")
         return self
+
+    def _check_own(self, name: str, site: SiteSection) -> None:
+        """What only a site with a model of its own can have."""
+        algorithm = self.make_algorithm()
+        if (site.validation or site.test) and not algorithm.personal:
+            raise ConfigError(
+                f"sites.{name} has data of its own to be tested on, but '{algorithm.name}' makes one model for all; "
+                "give data.test, or take fedner or local_only"
+            )
+        if site.task and not self.own_labels:
+            raise ConfigError(
+                f"sites.{name}.task is different, but '{algorithm.name}' needs one task for all; "
+                "with task.name = ner, fedner and local_only let it differ"
+            )
+        self.task_options_at(name)
+
+    @property
+    def own_labels(self) -> bool:
+        """Whether each site has the label set of its own corpus."""
+        task = TASKS[self.task["name"]]
+        return self.own_corpora and task.labels_may_differ and self.make_algorithm().labels_may_differ()
 
     @property
     def own_corpora(self) -> bool:
@@ -184,10 +214,19 @@ class Config(Section):
             raise explained(error, Training, f"sites.{name}.training.") from error
 
     def task_options(self) -> Any:
+        return self._task_options(self.task, "task.")
+
+    def task_options_at(self, name: str) -> Any:
+        """Of a site whose task may differ."""
+        return self._task_options({**self.task, **self.site(name).task}, f"sites.{name}.task.")
+
+    def _task_options(self, options: Mapping[str, Any], prefix: str) -> Any:
+        if options["name"] != self.task["name"]:
+            raise ConfigError(f"{prefix}name: all sites have the same kind of task, {self.task['name']}")
         try:
-            return TASKS[self.task["name"]].Options(**self.task)
+            return TASKS[self.task["name"]].Options(**options)
         except ValidationError as error:
-            raise explained(error, TASKS[self.task["name"]].Options, "task.") from error
+            raise explained(error, TASKS[self.task["name"]].Options, prefix) from error
 
     def make_algorithm(self) -> Algorithm:
         options = dict(self.algorithm)

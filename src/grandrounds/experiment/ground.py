@@ -35,6 +35,13 @@ class Ground:
     table: Sequence[SiteRow]
     left_out: Sequence[str]
     notes: Mapping[str, int]
+    at_sites: frozenset[str] = frozenset()
+    """Parts that each site has for itself: validation, test."""
+
+    @property
+    def scored(self) -> frozenset[str]:
+        """What learners can be scored on."""
+        return self.at_sites | self.splits.keys()
 
 
 def server_splits(

@@ -180,7 +180,7 @@ def make_host(enrolment: Enrolment, holding: Holding) -> Host:
         terms.digest,
         state / "models",
         Shelf(state / "public"),
-        {resident.practice.encoder.name: model},
+        {resident.practice.model_key: model},
         lambda: _secret(state),
     )
 

@@ -146,7 +146,8 @@ class Conduct:
 
     def _begin(self) -> None:
         """Start anew, or from the last good checkpoint."""
-        check_registrations(self.sites, self.ground.practice.task.labels, self.ground.expected.manifest)
+        labels = None if self.config.own_labels else self.ground.practice.task.labels
+        check_registrations(self.sites, labels, self.ground.expected.manifest)
         for site in self.sites:
             weight(site, self.federation.weight_by)  # ConfigError here, not after the first site has trained
         saved = self.checkpoints.last() if any(self.folder.checkpoints.glob("round-*")) else None
@@ -216,7 +217,7 @@ class Conduct:
         return self.federation.cohort(sites, round, read_only)
 
     def _evaluate(self, round: int) -> dict[str, Any]:
-        wanted = [split for split in self.config.federation.evaluate_on if split in self.ground.splits]
+        wanted = [split for split in self.config.federation.evaluate_on if split in self.ground.scored]
         return self._scores(wanted, round)
 
     def _scores(self, splits: Iterable[str], round: int) -> dict[str, Any]:
@@ -278,7 +279,7 @@ class Conduct:
 
     def _conclude(self) -> dict[str, Any]:
         practice, last = self.ground.practice, self.progress.round
-        scores = self._scores((split for split in ("validation", "test") if split in self.ground.splits), last)
+        scores = self._scores((split for split in ("validation", "test") if split in self.ground.scored), last)
         result = self._result(scores)
         if self.algorithm.personal:
             everyone = self._cohort(self.sites, last, read_only=True)
@@ -331,15 +332,18 @@ def summary(scores: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         if name in numbers:
             out[f"{name}_std"] = float(np.std([score[name] for score in scores.values()]))
     out |= {name: value for name, value in first.items() if isinstance(value, int | str)}  # of the test set, not of who
+    labels = list(dict.fromkeys(label for score in scores.values() for label in score["per_class"]))
     out["per_class"] = {
-        label: {
-            name: type(value)(np.mean([score["per_class"][label][name] for score in scores.values()]))
-            for name, value in values.items()
-        }
-        for label, values in first["per_class"].items()
+        label: _class_mean([score["per_class"].get(label) for score in scores.values()]) for label in labels
     }
     out["learners"] = {who: {name: score[name] for name in numbers} for who, score in scores.items()}
     return out
+
+
+def _class_mean(scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Over the learners that know the class."""
+    known = [score for score in scores if score is not None]
+    return {name: type(value)(np.mean([score[name] for score in known])) for name, value in known[0].items()}
 
 
 def peak_memory_mb() -> int:

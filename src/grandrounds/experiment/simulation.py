@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from grandrounds.experiment.ground import (
 )
 from grandrounds.federation.contract import Algorithm, Registration
 from grandrounds.federation.host import Host, Resident
-from grandrounds.federation.learner import Practice, Split
+from grandrounds.federation.learner import VALIDATION, Practice, Split
 from grandrounds.federation.payloads import PublicSet
 from grandrounds.federation.policy import Policy
 from grandrounds.federation.private import PrivateStore
@@ -48,7 +48,7 @@ from grandrounds.tasks.task import Features, no_example
 class Simulation(Ground):
     """A federation on one machine, ready for round 1."""
 
-    residents: Mapping[str, Resident]
+    residents: Mapping[str, Resident] = field(default_factory=dict)
 
     def host(self, config: Config, folder: Path, memory: int, model: nn.Module | None = None) -> Host:
         return Host(
@@ -60,7 +60,7 @@ class Simulation(Ground):
             config.digest(),
             folder / "models",
             Shelf(folder / "public"),
-            {} if model is None else {self.practice.encoder.name: model},
+            {} if model is None else {self.practice.model_key: model},
         )
 
 
@@ -90,17 +90,39 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         about = SiteSection() if algorithm.pooled else config.site(name)
         training = config.training if algorithm.pooled else config.training_at(name)
         theirs = schools.of(about.encoder or config.model.encoder, training)
+        if config.own_labels:
+            theirs = schools.own(name, theirs, {"train": members, **rows.at(name)}, corpora.documents)
+            shapes = _same_shapes(name, manifest_of(theirs.practice.initial_model(), algorithm), manifest)
+            counts, labels = _counts(members, examples, corpora.documents), theirs.practice.task.labels
+            residents[name] = Resident(
+                Registration(name, counts, labels, shapes),
+                theirs.splits,
+                theirs.practice,
+                _policy(about, config, base),
+                about.poisoned,
+            )
+            continue
         foreign = theirs.practice.encoder is not own.practice.encoder
         shapes = schools.manifest(theirs, algorithm) if foreign else manifest
         registration = Registration(name, _counts(members, examples, corpora.documents), task.labels, shapes)
         # The public set is the server's: a site gets it as the federation sends it.
         held = {part: split for part, split in theirs.splits.items() if part != "public"}
-        held["train"] = Split(theirs.features, np.array(members, dtype=np.int64))
+        for part, held_rows in {"train": members, **rows.at(name)}.items():
+            held[part] = Split(theirs.features, np.array(held_rows, dtype=np.int64))
         residents[name] = Resident(registration, held, theirs.practice, _policy(about, config, base), about.poisoned)
     _note_single_class(table, notes)
     expected = expected_of(model, manifest, task, (len(rows.public), public.digest) if public else (0, ""))
     return Simulation(
-        own.practice, model, own.splits, public, expected, table, rows.dealt.left_out, dict(notes), residents
+        own.practice,
+        model,
+        own.splits,
+        public,
+        expected,
+        table,
+        rows.dealt.left_out,
+        dict(notes),
+        at_sites=rows.at_all_sites(),
+        residents=residents,
     )
 
 
@@ -145,6 +167,22 @@ class _Schools:
             self._manifests[name] = manifest_of(school.practice.initial_model(), algorithm)
         return self._manifests[name]
 
+    def own(
+        self, name: str, like: _School, rows: Mapping[str, Sequence[int]], documents: Sequence[Document]
+    ) -> _School:
+        """A site's, whose label set is that of its own corpus."""
+        chosen = {part: [self._examples[row] for row in part_rows] for part, part_rows in rows.items()}
+        places = [(example.document, example.sentence) for part in chosen.values() for example in part]
+        held = sorted({document for document, _ in places})
+        learnt = sorted({example.document for part, some in chosen.items() if part != "test" for example in some})
+        kind, options = TASKS[self._config.task["name"]], self._config.task_options_at(name)
+        task = kind.of(options, [documents[i] for i in learnt]).at(self._base)
+        found = {(held[e.document], e.sentence): e for e in task.examples([documents[i] for i in held])[0]}
+        features = task.features([found[place] for place in places], like.practice.encoder)
+        ends = np.cumsum([0, *map(len, rows.values())])
+        splits = {part: Split(features, np.arange(a, b)) for part, a, b in zip(rows, ends, ends[1:], strict=False)}
+        return _School(replace(like.practice, task=task), features, splits)
+
     def _make(self, name: str) -> _School:
         config, task, rows = self._config, self._task, self._rows
         texts = [task.text(self._examples[row]) for row in rows.public]
@@ -156,6 +194,25 @@ class _Schools:
         if name == resolved(config.model.encoder, self._base):
             practice = warmed_up(config, practice, splits, self._folder)
         return _School(practice, features, splits)
+
+
+TRAIN_OF = "site "
+
+
+def _part_of(site: str, part: str) -> str:
+    return f"{TRAIN_OF}{site}" if part == "train" else f"{part} of {site}"
+
+
+def _same_shapes(
+    site: str, theirs: Mapping[str, tuple[int, ...]], elsewhere: Mapping[str, tuple[int, ...]]
+) -> Mapping[str, tuple[int, ...]]:
+    for name, shape in elsewhere.items():
+        if theirs.get(name) != shape:
+            raise ConfigError(
+                f"'{name}' is shared, but has the shape {theirs.get(name)} at '{site}' and {shape} elsewhere: "
+                "name what it is a part of in algorithm.private"
+            )
+    return theirs
 
 
 def _check_names(config: Config, sites: Iterable[str]) -> None:
@@ -178,8 +235,12 @@ class _Corpora:
         data = config.data
         if config.own_corpora:
             for name, site in sorted(config.sites.items()):
-                source = Source(site.format or data.format, paths_of(site.train, base), data.options)
-                self._add(f"site {name}", source)
+                options = data.options if site.options is None else site.options
+                for part in ("train", "validation", "test"):
+                    paths = getattr(site, part)
+                    if paths is not None:
+                        source = Source(site.format or data.format, paths_of(paths, base), options)
+                        self._add(_part_of(name, part), source)
         elif data.train is not None or data.format in MADE_HERE:
             self._add("train", Source(data.format, paths_of(data.train, base), data.options))
         else:
@@ -188,14 +249,15 @@ class _Corpora:
             value = getattr(data, part)
             if not isinstance(value, float | int):
                 self._add(part, Source(data.format, paths_of(value, base), data.options))
-        test = data.test or None
+        test, each = data.test or None, all(site.test for site in config.sites.values()) and config.own_corpora
         if isinstance(test, float | int):
             if config.own_corpora:
                 raise ConfigError("data.test is a share, and sites have corpora of their own: name a corpus to test on")
         elif test is not None or data.format in MADE_HERE:
             self._add("test", Source(data.format, paths_of(test, base), data.options))
         else:
-            raise ConfigError("data.test is missing: name the corpus to test on, or give a share of train")
+            if not each:
+                raise ConfigError("data.test is missing: name the corpus to test on, or give a share of train")
 
     def _add(self, part: str, source: Source) -> None:
         documents = read_source(source, part, self.notes)
@@ -223,11 +285,16 @@ class _Rows:
             # By themselves: a patient of two corpora must not carry one's examples, say of the test, into the other.
             rows = [row for row, example in enumerate(examples) if example.document in members]
             by_part[source] = units_of(rows, whole)
+        self._own: dict[str, dict[str, list[int]]] = {name: {} for name in config.sites if config.own_corpora}
+        for name in self._own:
+            for own in ("validation", "test"):
+                if (key := _part_of(name, own)) in by_part:
+                    self._own[name][own] = _examples(by_part.pop(key))
         given = {part: list(by_part.pop(part)) for part in ("test", "public", "validation") if part in by_part}
         left = 1.0
         for part in ("test", "public", "validation"):
             if part not in given:
-                fraction = float(getattr(config.data, part))
+                fraction = float(getattr(config.data, part) or 0.0)
                 given[part] = []
                 for source, units in by_part.items():
                     if not units:
@@ -236,10 +303,14 @@ class _Rows:
                     # seeds are of the same examples.
                     seed = 0 if part == "test" else config.seed
                     taken, by_part[source] = share(units, fraction / left, seed, part)
-                    given[part] += taken
+                    if part == VALIDATION and config.own_labels:
+                        # Only a site knows its labels, so what it is validated on stays there.
+                        self._own[source.removeprefix(TRAIN_OF)].setdefault(part, _examples(taken))
+                    else:
+                        given[part] += taken
                 left -= fraction
         self.test, self.public, self.validation = (_examples(given[part]) for part in ("test", "public", "validation"))
-        if not self.test:
+        if not self.test and "test" not in self.at_all_sites():
             raise DataError(f"the test corpus holds no example of {task.name}")
         if config.data.train_share < 1:
             kept = {
@@ -257,6 +328,15 @@ class _Rows:
             by_part = {part: units_of(_examples(units), unit) for part, units in by_part.items()}
         self.dealt = _deal(config, by_part)
 
+    def at(self, site: str) -> Mapping[str, Sequence[int]]:
+        """What a site has for itself beside its training data."""
+        return {part: rows for part, rows in self._own.get(site, {}).items() if rows}
+
+    def at_all_sites(self) -> frozenset[str]:
+        """Parts that every site has for itself."""
+        parts = [frozenset(self.at(site)) for site in self._own]
+        return frozenset.intersection(*parts) if parts else frozenset()
+
     def training(self, config: Config, examples: Sequence[Any], corpora: _Corpora) -> list[Document]:
         """The documents that sites train on, and the server's where it trains."""
         served = self.public if config.model.warm_up or config.make_algorithm().needs_public() else []
@@ -266,7 +346,7 @@ class _Rows:
 
 def _deal(config: Config, by_part: Mapping[str, Sequence[Unit]]) -> Partition:
     if config.own_corpora:
-        sites = {part.removeprefix("site "): tuple(_examples(units)) for part, units in sorted(by_part.items())}
+        sites = {part.removeprefix(TRAIN_OF): tuple(_examples(units)) for part, units in sorted(by_part.items())}
         empty = tuple(name for name, rows in sites.items() if not rows)
         return Partition("sites", {name: rows for name, rows in sites.items() if rows}, empty)
     deal = config.partition

@@ -92,6 +92,10 @@ class Algorithm:
         """Whether a parameter must agree between sites and may travel."""
         return True
 
+    def labels_may_differ(self) -> bool:
+        """Whether nothing that depends on a label set travels."""
+        return False
+
     def fitted(self, private: Sequence[str]) -> Algorithm:
         """This algorithm for a task whose model has these parts to keep private by default."""
         return self

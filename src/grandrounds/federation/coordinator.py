@@ -177,11 +177,11 @@ class RoundCohort(Cohort):
 
 
 def check_registrations(
-    sites: Sequence[Registration], labels: Sequence[str], manifest: Mapping[str, tuple[int, ...]]
+    sites: Sequence[Registration], labels: Sequence[str] | None, manifest: Mapping[str, tuple[int, ...]]
 ) -> None:
-    """Before round 1: every site has the server's labels and the shapes of what it shares."""
+    """Before round 1: every site has the server's labels, unless they may differ, and the shapes of what it shares."""
     for site in sites:
-        if list(site.labels) != list(labels):
+        if labels is not None and list(site.labels) != list(labels):
             raise ConfigError(
                 f"site '{site.site}' has the labels {', '.join(site.labels)}; the server has {', '.join(labels)}"
             )

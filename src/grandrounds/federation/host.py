@@ -110,15 +110,15 @@ class Host:
         return {**resident.splits, "public": self._shelf.split(ask.public, resident.practice)}
 
     def _working_model(self, practice: Practice) -> nn.Module:
-        """One for all sites with this encoder."""
-        name = practice.encoder.name
+        """One for all sites with this encoder and these labels."""
+        name = practice.model_key
         if name not in self._working:
             self._working[name] = practice.initial_model()
         return self._working[name]
 
     def _start(self, practice: Practice) -> Mapping[str, Tensor]:
         """A site's own start; most algorithms load the server's weights instead and never need it."""
-        name = practice.encoder.name
+        name = practice.model_key
         if name not in self._starts:
             self._starts[name] = practice.initial_model().state_dict()
         return self._starts[name]

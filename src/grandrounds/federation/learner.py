@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -63,6 +66,12 @@ class Practice:
     device: torch.device
     start: Path | None = None
     """Weights to start from, instead of the encoder's and a random head."""
+
+    @cached_property
+    def model_key(self) -> str:
+        """The same for all whose models have the same shapes and start."""
+        schema = json.dumps(self.task.schema(), sort_keys=True, default=str)
+        return f"{self.encoder.name} {sha256(schema.encode()).hexdigest()[:16]}"
 
     def initial_model(self) -> nn.Module:
         """The model before round 1, the same wherever it is built."""

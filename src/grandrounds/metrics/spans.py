@@ -83,8 +83,10 @@ PARTS = ("tp", "fp", "fn", "touching", "touched")
 
 
 def span_score(counts: Counts, types: Sequence[str]) -> dict[str, Any]:
-    """Precision, recall and F1, strict and relaxed, micro and per type."""
-    per_type = {type: tuple(counts[f"{part}/{type}"] for part in PARTS) for type in types}
+    """Precision, recall and F1, strict and relaxed, micro and per type; of types that were not counted, nothing."""
+    per_type = {
+        type: tuple(counts[f"{part}/{type}"] for part in PARTS) for type in types if f"{PARTS[0]}/{type}" in counts
+    }
     return {
         **_strict_and_relaxed(*(sum(column) for column in zip(*per_type.values(), strict=True))),
         "accuracy": counts["right"] / counts["n"] if counts["n"] else 0.0,

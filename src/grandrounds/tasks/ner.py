@@ -122,6 +122,7 @@ class NER(Task):
     unit: ClassVar[str] = "sentence"
     one_class: ClassVar[bool] = False
     finds: ClassVar[str] = "mentions"
+    labels_may_differ: ClassVar[bool] = True
     Options: ClassVar[type[BaseModel]] = NEROptions
     options: NEROptions
 
@@ -129,6 +130,14 @@ class NER(Task):
         self.options, self.types, self._folder = options, tuple(types), folder
         self.tags = tuple(tag_names(self.types, options.scheme))
         self._ids = {tag: i for i, tag in enumerate(self.tags)}
+
+    @classmethod
+    def private_parts(cls, options: NEROptions) -> Sequence[str]:
+        """FedNER's: what lies above words and CNN."""
+        if options.tagger == BERT:
+            return ("crf",) if options.crf else ("output",)
+        named = options.tagger or ("cnn_clstm_crf" if options.language is None else "elmoner")
+        return TAGGERS[named].private
 
     @classmethod
     def of(cls, options: NEROptions, documents: Iterable[Document]) -> Self:

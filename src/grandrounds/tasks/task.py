@@ -82,6 +82,8 @@ class Task(ABC):
     """Word pieces that the task reserves in the tokenizer."""
     one_class: ClassVar[bool] = True
     """Whether each row has one answer, a class of `labels`, so that predictions can be averaged and distilled."""
+    labels_may_differ: ClassVar[bool] = False
+    """Whether sites may have label sets of their own, where an algorithm lets them."""
     criterion: ClassVar[str] = "f1"
     """The score by which the best round is chosen on validation data."""
     bagged: ClassVar[bool] = False

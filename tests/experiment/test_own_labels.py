@@ -1,0 +1,113 @@
+"""Sites with label sets, tag schemes and test sets of their own, which nobody else needs to know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+import grandrounds
+from grandrounds.data.documents import Document
+from grandrounds.errors import ConfigError
+from tests.conftest import corpus, write_corpus
+
+Content = Callable[..., dict[str, Any]]
+KNOWN = {"charity": ("treatment", "problem"), "mercy": ("test",)}
+"""Which types each hospital annotates; what the other one does, it leaves as text."""
+
+
+def annotated(documents: list[Document], types: tuple[str, ...]) -> list[Document]:
+    """With mentions of these types alone."""
+    out = []
+    for document in documents:
+        mentions = tuple(m for m in document.mentions if m.type in types)
+        out.append(replace(document, mentions=mentions, entities=(), relations=()))
+    return out
+
+
+@pytest.fixture
+def content(tmp_path: Path) -> Content:
+    def make(algorithm: dict[str, Any], sites: dict[str, dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
+        tables = {}
+        for name, types in KNOWN.items():
+            for part, size in (("train", 48), ("test", 16)):
+                write_corpus(tmp_path / f"{name}-{part}.jsonl", annotated(corpus(size, f"{name}{part}"), types))
+            tables[name] = {part: str(tmp_path / f"{name}-{part}.jsonl") for part in ("train", "test")}
+            tables[name] |= (sites or {}).get(name, {})
+        return {
+            "device": "cpu",
+            "task": {"name": "ner", "filters": 16, "hidden": 16, "character_width": 8},
+            "data": {"format": "json", "public": 0.2},
+            "sites": tables,
+            "model": {"encoder": "words"},
+            "training": {"learning_rate": 5e-3, "optimizer": "adam", "batch_size": 8},
+            "federation": {"rounds": 3},
+            "algorithm": algorithm,
+            **more,
+        }
+
+    return make
+
+
+FEDNER = {"name": "fedner", "batch": 16, "iterations": 40}
+
+
+def test_each_site_has_the_labels_of_its_own_corpus(content: Content, tmp_path: Path) -> None:
+    result = grandrounds.run(content(FEDNER, {"mercy": {"task": {"scheme": "BIOES"}}}), out=tmp_path / "run")
+    about = {
+        path.parent.name: json.loads(path.read_text()) for path in (tmp_path / "run").glob("models/*/grandrounds.json")
+    }
+    assert {name: set(saved["schema"]["types"]) for name, saved in about.items()} == {
+        name: set(types) for name, types in KNOWN.items()
+    }
+    assert {name: saved["schema"]["options"]["scheme"] for name, saved in about.items()} == {
+        "charity": "BIO",
+        "mercy": "BIOES",
+    }
+    learners = result["test"]["learners"]
+    assert min(score["f1"] for score in learners.values()) > 0.7
+    assert set(result["test"]["per_class"]) == {"treatment", "problem", "test"}
+    weights = {name: load_file(tmp_path / "run" / "models" / name / "model.safetensors") for name in KNOWN}
+    assert weights["charity"]["cnn.convolution.weight"].equal(weights["mercy"]["cnn.convolution.weight"])
+    found = grandrounds.load(tmp_path / "run" / "models" / "mercy").extract(corpus(2)[1])
+    assert {mention.type for mention in found.mentions} == {"test"}
+
+
+def test_alone_they_differ_in_everything(content: Content, tmp_path: Path) -> None:
+    grandrounds.run(content({"name": "local_only"}), out=tmp_path / "run")
+    weights = {name: load_file(tmp_path / "run" / "models" / name / "model.safetensors") for name in KNOWN}
+    assert not weights["charity"]["cnn.convolution.weight"].equal(weights["mercy"]["cnn.convolution.weight"])
+
+
+def test_with_nothing_private_all_have_the_union_of_labels(content: Content, tmp_path: Path) -> None:
+    grandrounds.run(content({**FEDNER, "private": [], "iterations": 2}), out=tmp_path / "run")
+    about = {
+        path.parent.name: json.loads(path.read_text()) for path in (tmp_path / "run").glob("models/*/grandrounds.json")
+    }
+    assert {tuple(saved["schema"]["types"]) for saved in about.values()} == {("problem", "test", "treatment")}
+
+
+def test_a_share_for_validation_stays_at_its_site(content: Content, tmp_path: Path) -> None:
+    made = content(FEDNER)
+    made["data"]["validation"] = 0.2
+    result = grandrounds.run(made, out=tmp_path / "run")
+    assert result["best_round"] is not None
+    assert set(result["validation"]["learners"]) == set(KNOWN)
+
+
+def test_what_one_model_for_all_can_t_have_is_refused(content: Content, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"sites\.charity has data of its own to be tested on, but 'fedavg'"):
+        grandrounds.run(content({"name": "fedavg"}), out=tmp_path / "run")
+    other = content({**FEDNER, "private": []}, {"mercy": {"task": {"scheme": "BIOES"}}})
+    with pytest.raises(ConfigError, match=r"sites\.mercy\.task is different, but 'fedner' needs one task"):
+        grandrounds.run(other, out=tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"unknown config key 'sites\.mercy\.task\.sheme'"):
+        grandrounds.run(content(FEDNER, {"mercy": {"task": {"sheme": "BIO"}}}), out=tmp_path / "run")
+    shared = content({**FEDNER, "private": ["lstm"]})
+    with pytest.raises(ConfigError, match="is shared, but has the shape"):
+        grandrounds.run(shared, out=tmp_path / "run")
