@@ -22,6 +22,7 @@ from grandrounds.data.pairs import PAIRS
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.experiment.config import make_config
 from grandrounds.experiment.simulation import prepare
+from grandrounds.experiment.terms import write_terms
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.taggers import TAGGERS
 from grandrounds.tasks.batching import predict_logits
@@ -403,6 +404,31 @@ def test_one_sites_federation_is_centralized_training(tiny_config: TinyConfig, t
 def test_other_algorithms_run_it(name: str, tiny_config: TinyConfig, tmp_path: Path) -> None:
     result = grandrounds.run(ner_config(tiny_config, **{"algorithm.name": name}), out=tmp_path / name)
     assert 0 <= result["test"]["f1"] <= 1
+
+
+def test_terms_between_hosts_carry_the_language_model_and_not_its_path(
+    tiny_config: TinyConfig, tmp_path: Path, encoder_folder: Callable[[str], Path]
+) -> None:
+    (tmp_path / "models").symlink_to(encoder_folder("bert"))
+    content = ner_config(tiny_config, **{"task.language": "models"})  # relative to the config
+    ready = prepare(make_config(content), tmp_path, tmp_path)
+    content["task"]["language"] = str(tmp_path / "models")
+    terms = write_terms(tmp_path / "terms", make_config(content), ready.practice, (0, ""))
+    assert str(tmp_path) not in (tmp_path / "terms" / "federation.toml").read_text()
+    (tmp_path / "models").unlink()
+    examples, _ = terms.task.examples(corpus(4))
+    here, there = (task.features(examples, terms.encoder).batch([0, 3]) for task in (ready.practice.task, terms.task))
+    assert torch.equal(here.language, there.language)  # type: ignore[attr-defined]
+
+
+def test_workers_give_the_bits_of_one_process(
+    tiny_config: TinyConfig, tmp_path: Path, encoder_folder: Callable[[str], Path]
+) -> None:
+    config = {"task.language": str(encoder_folder("bert")), "federation.rounds": 1}
+    for workers in (1, 2):
+        grandrounds.run(ner_config(tiny_config, **config, workers=workers), out=tmp_path / str(workers))
+    one, two = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in "12")
+    assert one == two
 
 
 def test_predictions_that_are_averaged_need_one_class(tiny_config: TinyConfig) -> None:

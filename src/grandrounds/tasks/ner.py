@@ -269,10 +269,9 @@ class NER(Task):
 
     def tagger(self, encoder: Encoder) -> str:
         """Which it is, for this encoder; ConfigError if the two don't fit."""
-        reads_words, chosen = encoder.config.model_type == "words", self.options.tagger
-        if chosen is None:
-            by_words = "cnn_clstm_crf" if self.options.language is None else "elmoner"
-            chosen = by_words if reads_words else BERT
+        reads_words = encoder.config.model_type == "words"
+        by_words = "cnn_clstm_crf" if self.options.language is None else "elmoner"
+        chosen = self.options.tagger or (by_words if reads_words else BERT)
         if reads_words and chosen == BERT:
             raise ConfigError("task.tagger = 'bert' is a transformer, and model.encoder = 'words' is none; name one")
         if not reads_words and chosen != BERT:
