@@ -23,7 +23,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import documents, federation_tax, many_sites, memory, workers
+from benchmarks import distant, documents, federation_tax, many_sites, memory, workers
 from benchmarks.corpus import random_encoder
 from benchmarks.measuring import Row, Settings, load
 
@@ -33,6 +33,7 @@ BENCHMARKS = {
     "many_sites": many_sites.measure,
     "workers": workers.measure,
     "documents": documents.measure,
+    "distant": distant.measure,
 }
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "bench.json"
 

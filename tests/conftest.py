@@ -50,7 +50,8 @@ def sentence(
     text, mentions = "", list[Mention]()
     for part in parts:
         if isinstance(part, tuple):
-            mentions.append(Mention(len(text), len(text) + len(part[0]), part[1], f"T{len(mentions) + 1}"))
+            end = len(text) + len(part[0])
+            mentions.append(Mention(len(text), end, part[1], f"T{len(mentions) + 1}", concept=part[0]))
             text += part[0]
         else:
             text += part
@@ -192,11 +193,13 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 TinyConfig = Callable[..., dict[str, Any]]
 DOCUMENT_RE = {"name": "document_re", "block": 16}
+DISTANT_RE = {"name": "distant_re", "dropout": 0.1, "precision_at": [5, 10]}
 
 
 def task_for(algorithm: str) -> dict[str, Any]:
-    """What to set in a tiny config for an algorithm that needs localized contexts."""
-    return {"task": DOCUMENT_RE} if ALGORITHMS[algorithm].needs_context else {}
+    """What to set in a tiny config for an algorithm that needs localized contexts, or bags."""
+    cls = ALGORITHMS[algorithm]
+    return {"task": DOCUMENT_RE} if cls.needs_context else {"task": DISTANT_RE} if cls.needs_bags else {}
 
 
 @pytest.fixture(scope="session")

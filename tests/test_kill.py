@@ -15,7 +15,7 @@ import tomli_w
 
 from grandrounds.federation.audit import verify
 from tests.cli.commands import Running, run, start
-from tests.conftest import DOCUMENT_RE, TinyConfig
+from tests.conftest import DISTANT_RE, DOCUMENT_RE, TinyConfig
 
 ROUNDS = 6
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -23,6 +23,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "local_only": {"algorithm.name": "local_only", "training.optimizer_state": "keep"},
     "feded": {"algorithm": {"name": "feded", "download": "predictions", "vote": "counts"}, "federation.fraction": 0.5},
     "fedlcc": {"algorithm": {"name": "fedlcc", "mu": 1.0}, "task": DOCUMENT_RE, "federation.fraction": 0.5},
+    "lazy_mil": {"algorithm": {"name": "lazy_mil"}, "task": DISTANT_RE},
 }
 KILLED_AT_SYNC = """
 import os, signal

@@ -54,3 +54,10 @@ def test_the_nearest_corpus_is_named_where_the_paper_s_is_missing(tmp_path: Path
     assert said.startswith("GDA is missing (it is not under --data): prepare it as edge-oriented graphs do")
     assert "gda/eog/train.data, gda/eog/dev.data and gda/eog/test.data" in said
     assert said.endswith("--corpus chemdisgene-disease")
+
+
+def test_fedds_says_how_to_get_its_corpora(tmp_path: Path) -> None:
+    said = run("reproduce", "fedds", "table2", "--data", tmp_path, "--out", tmp_path / "out").complaint()
+    assert said.startswith("NYT10 is missing (it is not under --data): take it from OpenNRE")
+    assert "nyt10/nyt10_train.txt and nyt10/nyt10_test.txt" in said
+    assert said.endswith("--corpus gids")

@@ -17,6 +17,7 @@ from grandrounds.data.structural_entropy import entropies
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.experiment.config import load_config, make_config
 from grandrounds.experiment.folder import RunFolder
+from grandrounds.experiment.simulation import prepare
 from grandrounds.federation.audit import verify
 from grandrounds.reports.report import write_report
 from tests.conftest import HOSPITALS, TinyConfig, corpus, sentence, write_corpus
@@ -447,3 +448,28 @@ def test_a_mistake_before_round_one_leaves_the_folder_free(tiny_config: TinyConf
 def test_shares_that_leave_nothing_to_train_on_are_refused(tiny_config: TinyConfig) -> None:
     with pytest.raises(ConfigError, match=r"together below 1"):
         make_config(tiny_config(**{"data.public": 0.5, "data.validation": 0.5}))
+    with pytest.raises(ConfigError, match=r"data.public, data.validation, data.test are shares .* together below 1"):
+        make_config(tiny_config(**{"data.public": 0.3, "data.validation": 0.3, "data.test": 0.4}))
+
+
+def test_a_share_of_train_to_test_on_is_the_same_for_every_seed(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    held = {}
+    for seed in (1, 2):
+        config = make_config(tiny_config(**{"data.test": 0.25, "seed": seed, "federation.rounds": 1}))
+        ready = prepare(config, tmp_path, tmp_path / str(seed))
+        held[seed] = {part: set(split.rows.tolist()) for part, split in ready.splits.items()}
+        sites = [set(resident.splits["train"].rows.tolist()) for resident in ready.residents.values()]
+        everything = [*held[seed].values(), *sites]
+        assert sum(map(len, everything)) == len(set.union(*everything))
+        whole = sum(map(len, everything))
+        shares = {part: len(rows) / whole for part, rows in held[seed].items()}
+        assert shares == pytest.approx({"test": 0.25, "public": 0.2, "validation": 0.1}, abs=0.05)
+    assert held[1]["test"] == held[2]["test"]
+    assert held[1]["validation"] != held[2]["validation"]
+
+
+def test_sites_with_corpora_of_their_own_are_tested_on_a_corpus(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    train = tiny_config()["data"]["train"]
+    own = {"data.test": 0.2, "data.train": None, "partition": {}, "sites": {"a": {"train": train}}}
+    with pytest.raises(ConfigError, match="name a corpus to test on"):
+        run(tiny_config(**own), tmp_path / "run")

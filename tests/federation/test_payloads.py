@@ -18,6 +18,7 @@ from torch import Tensor
 from grandrounds.errors import ConfigError
 from grandrounds.federation.payloads import (
     KINDS,
+    BagScores,
     Done,
     Expected,
     Form,
@@ -29,6 +30,7 @@ from grandrounds.federation.payloads import (
     Predictions,
     PublicSet,
     Scores,
+    Selection,
     unpack,
 )
 
@@ -45,6 +47,8 @@ PAYLOADS: dict[str, Payload] = {
     "scores": Scores({'tp/Tr"IP': 3.0, "fn/Fieber über 39°": 0.125, "n": 10.0}),
     "done": Done(),
     "label_counts": LabelCounts(torch.tensor([5, 0])),
+    "bag_scores": BagScores(torch.arange(48, dtype=torch.uint8).reshape(3, 16), torch.tensor([0, 255, 7]).byte()),
+    "selection": Selection(torch.tensor([0, 1, 1]).byte()),
     "public_set": PublicSet([{"text": 'Fieber über 39° " \n', "head": [0, 6], "blinded": False}, {"text": ""}]),
 }
 COUNT = frozenset({"count"})
@@ -334,6 +338,25 @@ def test_label_counts_must_be_whole_numbers_and_some() -> None:
         refused(Packed("label_counts", {}, {"n": torch.tensor(wrong)}), "label counts must be")
     refused(Packed("label_counts", {}, {"n": torch.tensor([1, 2, 3])}), "shape")
     refused(Packed("label_counts", {}, {"n": torch.tensor([0.5, 0.5])}), "type")
+
+
+def test_bag_scores_are_bytes_of_facts_in_order_each_once() -> None:
+    facts, values = torch.arange(48, dtype=torch.uint8).reshape(3, 16), torch.tensor([1, 2, 3]).byte()
+    for wrong in (facts.flip(0), facts[[0, 0, 1]]):
+        refused(Packed("bag_scores", {}, {"facts": wrong, "values": values}), "in order, each once")
+    refused(Packed("bag_scores", {}, {"facts": facts[:, :8], "values": values}), "shape")
+    refused(Packed("bag_scores", {}, {"facts": facts, "values": values[:2]}), "shape")
+    refused(Packed("bag_scores", {}, {"facts": facts, "values": values.float()}), "type")
+    refused(Packed("bag_scores", {}, {"facts": facts}), "values")
+    refused(Packed("bag_scores", {}, {}), "facts")
+    none = Packed("bag_scores", {}, {"facts": facts[:0], "values": values[:0]})
+    assert len(unpack(none, EXPECTED).values) == 0  # type: ignore[attr-defined]
+
+
+def test_a_selection_says_yes_or_no() -> None:
+    for wrong in (torch.tensor([0, 2]).byte(), torch.tensor([0, 1]), torch.tensor([[0, 1]]).byte()):
+        refused(Packed("selection", {}, {"chosen": wrong}), "selection")
+    refused(Packed("selection", {}, {"chosen": torch.ones(1).byte(), "text": torch.ones(1).byte()}), "selection")
 
 
 def test_a_public_set_comes_back_as_it_went_and_its_digest_is_of_what_it_says() -> None:

@@ -6,16 +6,18 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grandrounds.experiment.loop import run as run_config
 from grandrounds.experiment.many import Arm
-from grandrounds.reproduce import fedlcc
-from grandrounds.reproduce.corpora import CORPORA, DOCUMENTS
+from grandrounds.experiment.simulation import prepare
+from grandrounds.reproduce import fedds, fedlcc
+from grandrounds.reproduce.corpora import BAGS, CORPORA, DOCUMENTS
 from grandrounds.reproduce.feded import PAPER, numbers
 from grandrounds.reproduce.paper import PaperTable
-from grandrounds.reproduce.protocol import reproduce
+from grandrounds.reproduce.protocol import Study, reproduce
 from grandrounds.reproduce.wish import Wish
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +32,7 @@ OF_DOCUMENTS = {
     "model.warm_up": 1,
     "federation.evaluate_on": ["validation"],
 }
+OF_BAGS = {"data.train_share": 0.5, "training.epochs": 1, "partition.sites": 3}
 
 pytestmark = [
     pytest.mark.real,
@@ -88,6 +91,29 @@ def test_a_target_of_documents_runs_on_the_nearest_corpus(name: str, out: Path) 
         pytest.skip(str(DOCUMENTS[chosen].missing(DATA)))
     wish = Wish(out / "fedlcc", DATA, chosen, "tiny", rounds=1, target_f1=0.2, cells=1, overrides=OF_DOCUMENTS)
     check(reproduce(fedlcc.PAPER, name, wish, here), out / "fedlcc")
+
+
+@pytest.mark.parametrize("name", fedds.PAPER.targets)
+def test_a_target_of_bags_runs_on_the_nearest_corpus(name: str, out: Path) -> None:
+    (wanted,) = fedds.PAPER.targets[name].corpora
+    chosen = BAGS[wanted].nearest  # the paper's own are too large to be shrunk
+    if missing := BAGS[chosen].missing(DATA):
+        pytest.skip(missing)
+    wish = Wish(out / "fedds", DATA, chosen, rounds=1, cells=1, overrides=OF_BAGS)
+    check(reproduce(fedds.PAPER, name, wish, here), out / "fedds")
+
+
+def test_a_fifth_of_gids_s_pairs_is_tested_on(tmp_path: Path) -> None:
+    if missing := BAGS["gids"].missing(DATA):
+        pytest.skip(missing)
+    wish = Wish(tmp_path, DATA, "gids")
+    ready = prepare(Study(fedds.PAPER, "table2", wish, here).config("gids"), DATA, tmp_path)
+    found: dict[str, set[int]] = {}
+    for part, split in [*ready.splits.items(), *((name, r.splits["train"]) for name, r in ready.residents.items())]:
+        features: Any = split.features
+        found[part] = set(features.pairs[split.rows].tolist())
+    assert len(found["test"]) == 216  # of 1,082
+    assert not found["test"] & set.union(*(pairs for part, pairs in found.items() if part != "test"))
 
 
 @pytest.fixture

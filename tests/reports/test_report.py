@@ -7,15 +7,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from grandrounds.data.partition import SiteRow
 from grandrounds.data.structural_entropy import Spread
 from grandrounds.errors import ConfigError
+from grandrounds.metrics.score import ClassScore
 from grandrounds.reports import plots
 from grandrounds.reports.markup import Html, table, tag
 from grandrounds.reports.report import write_report
-from grandrounds.reports.runs import ClassScore
-from tests.reports.fixture_runs import score, write_run
+from grandrounds.reports.svg import OTHER, SERIES
+from tests.reports.fixture_runs import ranked, score, write_ranked, write_run
 
 HOSTILE = "<script>alert('x')</script>\"&"
 
@@ -110,7 +112,7 @@ def test_a_run_that_has_only_its_config_is_reported(tmp_path: Path) -> None:
     (folder / "metrics.jsonl").unlink()
     told = words(write_report([folder], tmp_path / "r.html").read_text("utf-8"))
     assert "0 of 10 rounds are recorded" in told
-    assert "No F1 on a test set was recorded." in told
+    assert "No score on a test set was recorded." in told
 
 
 def test_several_runs_are_compared(tmp_path: Path) -> None:
@@ -134,6 +136,71 @@ def test_sites_that_learned_alone_show_their_spread(tmp_path: Path) -> None:
     told = words(write_report([run], tmp_path / "r.html").read_text("utf-8"))
     assert "Here 3 sites learned alone. F1 lies between 0.500 and 0.900, median 0.600" in told
     assert "own models reach F1 0.660" in told
+
+
+def test_a_run_of_ranked_answers_shows_auc_and_its_curve(tmp_path: Path) -> None:
+    page = write_report([write_ranked(tmp_path / "a", auc=0.5)], tmp_path / "r.html").read_text("utf-8")
+    told = words(page)
+    assert elements(page).count("svg") == 3  # by round, precision over recall, who holds what
+    assert "On the test set of 60 pairs with 21 facts, the model reaches AUC 0.500." in told
+    assert "0.433 above the trivial baseline (in any order: 0.067)" in told
+    assert "AUC on the test set 0.500 trivial baseline 0.067" in told
+    assert "AUC, the area under the curve of precision over recall, after each round." in told
+    assert 'aria-label="Precision over recall on the test set"' in page
+    assert "trivial: in any order" in told
+    assert (
+        "AUC (all points) 0.500 AUC (first 2,000) 0.400 P@20 0.900 P@100 0.750 AUC in any order (trivial) 0.067" in told
+    )
+    assert (
+        "Of answers of at least 0.5: precision 0.600, recall 0.300, F1 0.400; "
+        "every relation of every pair has F1 0.125." in told
+    )
+    assert "Class by class" not in told
+
+
+def test_several_runs_of_ranked_answers_share_a_picture_of_their_curves(tmp_path: Path) -> None:
+    runs = [write_ranked(tmp_path / f"avg-{s}", seed=s, auc=0.3 + s / 10) for s in (1, 2)]
+    runs.append(write_ranked(tmp_path / "lazy", algorithm="lazy_mil", auc=0.6))
+    alone = {key: value for key, value in ranked(0.2).items() if key != "curve"}
+    alone |= {"auc_std": 0.1, "learners": {f"s{i}": {"auc": i / 10, "f1": 0.9} for i in (1, 2, 3)}}
+    runs.append(write_ranked(tmp_path / "alone", algorithm="local_only", test=alone))
+    told = words(write_report(runs, tmp_path / "r.html").read_text("utf-8"))
+    assert "The best mean AUC on the test set is 0.600, by lazy_mil." in told
+    assert "The trivial baseline, in any order, has 0.067. All are above it." in told
+    assert "algorithm runs AUC median spread precision recall F1 MB up time" in told
+    assert "fedavg 2 0.450 0.450 0.071 0.600 0.300 0.400" in told
+    assert "AUC after each round." in told
+    assert "From the surest answer on" in told
+    assert "Without a curve, since each site has a model of its own: local_only." in told
+    assert (
+        "Here 3 sites learned alone. AUC lies between 0.100 and 0.300, median 0.200, standard deviation 0.100" in told
+    )
+
+
+def test_runs_judged_otherwise_are_drawn_apart(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "a"), write_ranked(tmp_path / "b", algorithm="lazy_mil")]
+    told = words(write_report(runs, tmp_path / "r.html").read_text("utf-8"))
+    for heading in (
+        "F1 on the test set",
+        "F1 on the validation set",
+        "AUC on the test set",
+        "AUC on the validation set",
+    ):
+        assert heading in told
+    assert "The best mean AUC on the test set is 0.500, by lazy_mil." in told
+    assert "The best mean F1 on the test set is 0.800, by fedavg." in told
+
+
+def test_precision_is_drawn_over_recall_a_colour_a_name() -> None:
+    line = [(0.1, 1.0), (0.5, 0.6), (1.0, 0.2)]
+    curves = [plots.Curve("none", []), plots.Curve("a", line), plots.Curve("a", line[1:]), plots.Curve("b", line)]
+    axes = Figure().subplots()
+    plots.draw_pr(curves, {"in any order": 0.1}, axes)
+    drawn = [line for line in axes.get_lines() if len(line.get_xdata())]
+    assert [line.get_color() for line in drawn] == [SERIES[1], SERIES[1], SERIES[2], OTHER]
+    assert [list(line.get_ydata()) for line in drawn[:2]] == [[1.0, 0.6, 0.2], [0.6, 0.2]]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "trivial: in any order"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("recall", "precision")
 
 
 def test_ten_thousand_sites_give_a_page_of_modest_size(tmp_path: Path) -> None:

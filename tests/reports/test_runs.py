@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from grandrounds.errors import DataError
-from grandrounds.reports.runs import Result, Score, read_run, row_names
-from tests.reports.fixture_runs import score, write_run
+from grandrounds.metrics.score import Score
+from grandrounds.reports.runs import Result, read_run, row_names
+from tests.reports.fixture_runs import ranked, score, write_ranked, write_run
 
 
 def test_a_finished_run_gives_its_result(tmp_path: Path) -> None:
@@ -72,8 +73,29 @@ def test_runs_of_one_algorithm_are_told_apart_by_what_differs_but_not_by_seed(tm
 
 
 def test_a_tasks_further_numbers_are_kept() -> None:
-    read = Score.model_validate(score(0.5) | {"auc": 0.25, "curve": [1, 2], "p@100": 1})
-    assert read.further() == {"auc": 0.25, "p@100": 1.0}
+    read = Score.model_validate(score(0.5) | {"ign_f1": 0.25, "thing": [1, 2], "p@100": 1})
+    assert read.further() == {"ign_f1": 0.25}
+    assert read.precisions() == {"P@100": 1.0}
+
+
+def test_a_score_is_judged_by_f1_or_where_answers_are_ranked_by_auc() -> None:
+    assert Score.model_validate(score(0.5)).headline == ("F1", 0.5, None, 0.691, "all 'associated'")
+    read = Score.model_validate(ranked(0.5))
+    assert read.headline == ("AUC", 0.5, None, 0.067, "in any order")
+    assert read.areas() == {"AUC (all points)": 0.5, "AUC (first 2,000)": 0.4}
+    assert list(read.precisions()) == ["P@20", "P@100"]
+    assert read.points() == [(0.1, 1.0), (0.5, 0.5), (1.0, 0.2)]
+    assert read.size == {"pair": 60, "fact": 21}
+    assert read.further() == {}
+
+
+def test_a_run_of_ranked_answers_is_followed_by_its_auc_but_has_its_f1(tmp_path: Path) -> None:
+    for finished in (True, False):
+        run = read_run(write_ranked(tmp_path / f"{finished}", auc=0.5, finished=finished))
+        assert run.judged_by == "AUC"
+        assert run.baseline == ("in any order", 0.067)
+        assert run.points("validation")[0] == (1, pytest.approx(0.2))
+        assert run.points("test", "f1")[0] == (1, 0.4)
 
 
 def test_a_result_without_a_test_set_is_a_result() -> None:

@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from grandrounds.reports.runs import Result
-from grandrounds.reports.tables import comparison_rows, rich_table, to_csv, to_json
+from grandrounds.reports.tables import columns, comparison_rows, rich_table, to_csv, to_json, words
 from grandrounds.reports.wording import byte_size, count, duration, listed, megabytes, score
+from tests.reports.fixture_runs import ranked
 
 
 def result(algorithm: str, seed: int, f1: float, **more: object) -> Result:
@@ -69,6 +70,55 @@ def test_csv_and_json_carry_the_same_rows() -> None:
     assert float(read[0]["f1_mean"]) == written[0]["f1_mean"]
     assert read[2]["precision"] == ""
     assert written[2]["precision"] is None
+
+
+def ranked_result(algorithm: str, seed: int, auc: float, f1: float) -> Result:
+    return result(algorithm, seed, f1, task="distant_re", test=ranked(auc) | {"f1": f1})
+
+
+RANKED = [ranked_result("fedavg", 1, 0.2, 0.9), ranked_result("lazy_mil", 1, 0.3, 0.1)]
+RANKED.append(ranked_result("lazy_mil", 2, 0.5, 0.1))
+
+
+def told_at(width: int, results: list[Result]) -> str:
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(rich_table(comparison_rows(results)))
+    return console.export_text()
+
+
+def test_ranked_runs_are_sorted_by_auc_with_its_mean_and_spread() -> None:
+    lazy_mil, fedavg, trivial = rows = comparison_rows(RANKED)
+    assert (lazy_mil.name, fedavg.name, trivial.name) == ("lazy_mil", "fedavg", "in any order")
+    assert lazy_mil.auc_mean == pytest.approx(0.4)
+    assert lazy_mil.auc_spread == pytest.approx(0.02**0.5)  # of 0.3 and 0.5
+    assert (fedavg.auc_mean, fedavg.auc_spread, fedavg.f1_mean) == (0.2, None, 0.9)
+    assert (trivial.auc_mean, trivial.f1_mean, trivial.trivial) == (0.067, 0.125, True)
+    assert words(rows) == "AUC"
+    read, written = list(csv.DictReader(io.StringIO(to_csv(rows)))), json.loads(to_json(rows))
+    assert (float(read[0]["auc_mean"]), read[1]["auc_spread"]) == (written[0]["auc_mean"], "")
+    assert written[1]["auc_spread"] is None
+
+
+def test_runs_judged_by_f1_have_no_auc() -> None:
+    rows = comparison_rows(RESULTS)
+    assert words(rows) == "F1"
+    assert [(row["auc_mean"], row["auc_spread"]) for row in json.loads(to_json(rows))] == [(None, None)] * 3
+    assert "AUC" not in columns(rows)
+
+
+def test_the_console_table_of_ranked_runs_cuts_nothing_at_80_columns() -> None:
+    lines = [" ".join(line.split()) for line in told_at(80, RANKED).splitlines()]
+    assert "algorithm runs AUC median spread MB up time" in lines
+    assert "lazy_mil 2 0.400 0.400 0.141 2.00 90 s" in lines
+    assert "in any order (trivial) – 0.067 0.067 – – –" in lines
+
+
+def test_median_and_spread_are_of_what_a_row_is_judged_by() -> None:
+    lines = [" ".join(line.split()) for line in told_at(120, [*RESULTS, *RANKED]).splitlines()]
+    assert words(comparison_rows([*RESULTS, *RANKED])) == "AUC or F1"
+    assert "task algorithm runs AUC F1 median spread MB up time" in lines
+    assert "distant_re lazy_mil 2 0.400 0.100 0.400 0.141 2.00 90 s" in lines
+    assert "sentence_re fedavg 3 – 0.850 0.850 0.050 2.00 120 s" in [line.replace("2 min", "120 s") for line in lines]
 
 
 @pytest.mark.parametrize(

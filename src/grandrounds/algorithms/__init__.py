@@ -7,9 +7,21 @@ from grandrounds.algorithms import (
     feded,
     fedlcc,
     fedprox,
+    lazy_mil,
     local_only,
     moon,
     validation_only,
 )
 
-__all__ = ["centralized", "fedatt", "fedavg", "feded", "fedlcc", "fedprox", "local_only", "moon", "validation_only"]
+__all__ = [
+    "centralized",
+    "fedatt",
+    "fedavg",
+    "feded",
+    "fedlcc",
+    "fedprox",
+    "lazy_mil",
+    "local_only",
+    "moon",
+    "validation_only",
+]

@@ -17,7 +17,7 @@ from grandrounds.experiment.many import Arm, arms_of, run_arms
 from grandrounds.federation.contract import ALGORITHMS
 from grandrounds.reports.report import write_report
 from grandrounds.reports.runs import Result
-from grandrounds.reports.tables import ComparisonRow, comparison_rows, rich_table, to_csv, to_json
+from grandrounds.reports.tables import ComparisonRow, comparison_rows, rich_table, to_csv, to_json, words
 
 ProcessesOption = Annotated[
     int, typer.Option("--processes", help="Runs at a time, each in a process of its own.", min=1)
@@ -52,7 +52,7 @@ def compare(
     if as_json:
         typer.echo(to_json(rows))
     else:
-        out.print(rich_table(rows, f"{config.stem}: test F1"))
+        out.print(rich_table(rows, f"{config.stem}: test {words(rows)}"))
         out.print(f"Runs, compare.csv, compare.json and report.html are in {out_folder}", soft_wrap=True)
 
 

@@ -14,6 +14,9 @@ from rich.table import Table
 
 from grandrounds.experiment.ground import Ground
 from grandrounds.experiment.many import Arm
+from grandrounds.metrics.score import DECIDED_TOLD, Score
+from grandrounds.reports.wording import plural
+from grandrounds.reports.wording import score as figure
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -110,9 +113,7 @@ class Live:
         self._bars.advance(self._sites)
 
     def finished_round(self, metrics: Mapping[str, Any]) -> None:
-        word = "  ".join(
-            f"{split} F1 {metrics[split]['f1']:.3f}" for split in ("validation", "test") if split in metrics
-        )
+        word = "  ".join(_brief(split, metrics[split]) for split in ("validation", "test") if split in metrics)
         self._bars.update(self._rounds, completed=metrics["round"], word=word)
         for site, reason in metrics["lost"].items():
             self.say(f"round {metrics['round']}: {site} {reason}")
@@ -163,8 +164,38 @@ FURTHER = {
 }
 
 
+def _brief(split: str, score: Mapping[str, Any]) -> str:
+    headline = Score.model_validate(score).headline
+    return f"{split} {headline.word} {headline.value:.3f}"
+
+
 def score_table(title: str, score: Mapping[str, Any]) -> Table:
-    """A score with its classes, and the trivial baseline beside it."""
+    """A score with its classes, or with what its ranking comes to, and the trivial baseline beside it."""
+    read = Score.model_validate(score)
+    return _by_class(title, score) if read.auc is None else _by_rank(title, read)
+
+
+def _by_rank(title: str, score: Score) -> Table:
+    size = ", ".join(plural(number, thing) for thing, number in score.size.items())
+    table = Table(title=title, caption=size or None)
+    for name in ("answers", "precision", "recall", "F1", "AUC"):
+        table.add_column(name, justify="left" if name == "answers" else "right")
+    headline = score.headline
+    (judged, value), *others = score.areas().items()
+    spread = "" if headline.std is None else f" ± {headline.std:.3f}"
+    table.add_row(judged, "", "", "", f"{value:.3f}{spread}", style="bold")
+    for name, value in others:
+        table.add_row(name, "", "", "", f"{value:.3f}")
+    for name, value in score.precisions().items():
+        table.add_row(name, f"{value:.3f}")
+    table.add_row(DECIDED_TOLD, *map(figure, (score.precision, score.recall, score.f1)))
+    table.add_section()
+    table.add_row(f"trivial: {score.baseline}", "", "", figure(score.baseline_f1), "", style="dim")
+    table.add_row(f"trivial: {headline.answer}", "", "", "", figure(headline.trivial), style="dim")
+    return table
+
+
+def _by_class(title: str, score: Mapping[str, Any]) -> Table:
     table = Table(title=title)
     for name in ("class", "precision", "recall", "F1", "examples"):
         table.add_column(name, justify="left" if name == "class" else "right")

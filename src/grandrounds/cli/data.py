@@ -12,7 +12,7 @@ from rich.table import Table
 from grandrounds.cli.console import out, show_json, show_notes, waiting
 from grandrounds.cli.evaluate import FORMAT_HELP
 from grandrounds.cli.run import JsonOption
-from grandrounds.data.corpora import SYNTHETIC, Source, read_source
+from grandrounds.data.corpora import MADE_HERE, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import Corpus, write
 from grandrounds.data.partition import SCHEMES, SiteRow
@@ -29,9 +29,12 @@ from grandrounds.tasks.task import UNITS, no_example
 
 app = typer.Typer(help="Look at corpora, convert them, deal them out to sites.", no_args_is_help=True)
 Files = Annotated[
-    Optional[list[Path]], typer.Argument(help="Files or folders; none with --format synthetic.", metavar="FILES")
+    Optional[list[Path]],
+    typer.Argument(help="Files or folders; none with --format synthetic or synthetic-bags.", metavar="FILES"),
 ]
-FormatOption = Annotated[str, typer.Option("--format", help=f"{FORMAT_HELP} Or synthetic, without files.")]
+FormatOption = Annotated[
+    str, typer.Option("--format", help=f"{FORMAT_HELP} Or synthetic and synthetic-bags, without files.")
+]
 
 ReaderOptions = Annotated[
     Optional[list[str]],
@@ -40,7 +43,7 @@ ReaderOptions = Annotated[
 
 
 def read_files(files: list[Path] | None, format: str, options: list[str] | None) -> Corpus:
-    if not files and format != SYNTHETIC:
+    if not files and format not in MADE_HERE:
         raise ConfigError("name the files to read, or take --format synthetic")
     for text in options or []:
         if not text.partition("=")[1]:

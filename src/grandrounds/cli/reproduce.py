@@ -23,7 +23,8 @@ from grandrounds.reproduce.wish import Wish
 
 
 def _each(setting: str) -> str:
-    return ", ".join(f"{getattr(paper, setting)} for {name}" for name, paper in PAPERS.items())
+    given = {name: getattr(paper, setting) for name, paper in PAPERS.items()}
+    return ", ".join(f"{value} for {name}" for name, value in given.items() if value is not None)
 
 
 def reproduce(
@@ -37,7 +38,8 @@ def reproduce(
         Optional[str], typer.Option(help=f"Run on this one instead of the paper's: {', '.join(CORPORA)}.")
     ] = None,
     encoder: Annotated[
-        Optional[str], typer.Option(help="A hub name or a folder; by default the paper's, and tiny for synthetic.")
+        Optional[str],
+        typer.Option(help="A hub name or a folder; by default the paper's, words for fedds, and tiny for synthetic."),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each arm, with seeds 1 to N.", min=1)] = 1,
     rounds: Annotated[
@@ -47,7 +49,9 @@ def reproduce(
         Optional[float],
         typer.Option(help=f"Where rounds to a target are counted; by default {_each('target_f1')}.", min=0, max=1),
     ] = None,
-    cells: Annotated[Optional[int], typer.Option(help="Of a grid, only its first N rows.", min=1)] = None,
+    cells: Annotated[
+        Optional[int], typer.Option(help="Of a grid, or of the fractions C of fedds, only the first N.", min=1)
+    ] = None,
     out_folder: Annotated[
         Optional[Path], typer.Option("--out", help="Where runs, Markdown, JSON and SVG go; started again, it goes on.")
     ] = None,
@@ -63,7 +67,8 @@ def reproduce(
     chosen = PAPERS[paper]
     overrides = dict(parse_override(word) for word in words or [] if "=" in word)
     folder = out_folder or Path("runs") / f"reproduce-{paper}"
-    target_f1 = chosen.target_f1 if target_f1 is None else target_f1
+    if target_f1 is None:
+        target_f1 = Wish.target_f1 if chosen.target_f1 is None else chosen.target_f1
     wish = Wish(folder, data, corpus, encoder, seeds, rounds or chosen.rounds, target_f1, cells, overrides)
     names = _possible(chosen, [word for word in words or [] if "=" not in word], wish)
 

@@ -16,6 +16,7 @@ from grandrounds.cli.run import ConfigPath, DataOption, JsonOption
 from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import load_config, make_config, parse_override
 from grandrounds.experiment.many import Arm, run_arms
+from grandrounds.metrics.score import Headline, Score
 
 
 def search(
@@ -30,7 +31,8 @@ def search(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try every combination and choose the best validation F1; test F1 is shown for the chosen one only.
+    """Try every combination and choose the best validation F1 or, where answers are ranked, AUC; the test score is
+    shown for the chosen one only.
 
     Example: `grandrounds search experiments/synthetic.toml training.learning_rate=2e-4,5e-4 training.epochs=1,2
     data.validation=0.1`
@@ -63,18 +65,33 @@ def _words(setting: dict[str, Any]) -> str:
 
 
 def _show(settings: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]], as_json: bool) -> None:
-    ranked = sorted(zip(settings, results, strict=True), key=lambda pair: -pair[1]["validation"]["f1"])
+    word = _headline(results[0]["validation"]).word
+    ranked = sorted(zip(settings, results, strict=True), key=lambda pair: -_value(pair[1]["validation"]))
     best, result = ranked[0]
+    test = result["test"]
     if as_json:
-        rows = [{"setting": setting, "validation_f1": found["validation"]["f1"]} for setting, found in ranked]
-        show_json({"rows": rows, "best": best, "test_f1": (result["test"] or {}).get("f1")})
+        keys = dict.fromkeys((word.lower(), "f1"))
+        rows = [
+            {"setting": setting} | {f"validation_{key}": found["validation"][key] for key in keys}
+            for setting, found in ranked
+        ]
+        tested = {f"test_{key}": (test or {}).get(key) for key in keys}
+        show_json({"criterion": word.lower(), "rows": rows, "best": best, **tested})
         return
-    table = Table(title="search: validation F1")
+    table = Table(title=f"search: validation {word}")
     for key in best:
         table.add_column(key)
-    table.add_column("F1", justify="right")
+    table.add_column(word, justify="right")
     for setting, found in ranked:
-        table.add_row(*(str(value) for value in setting.values()), f"{found['validation']['f1']:.3f}")
+        table.add_row(*(str(value) for value in setting.values()), f"{_value(found['validation']):.3f}")
     out.print(table)
-    tested = f"; its test F1 is {result['test']['f1']:.3f}" if result["test"] else ""
-    out.print(f"Chosen: {_words(best)}{tested}", soft_wrap=True)
+    told = f"; its test {word} is {_value(test):.3f}" if test else ""
+    out.print(f"Chosen by validation {word}: {_words(best)}{told}", soft_wrap=True)
+
+
+def _headline(score: dict[str, Any]) -> Headline:
+    return Score.model_validate(score).headline
+
+
+def _value(score: dict[str, Any]) -> float:
+    return _headline(score).value or 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -12,10 +12,12 @@ from typing import Any
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import read
 from grandrounds.data.synthetic import synthesize
+from grandrounds.data.synthetic.bags import synthesize_bags
 from grandrounds.errors import ConfigError, unknown
 
-SYNTHETIC = "synthetic"
-"""A format without files: data.options say how many hospitals and notes."""
+SYNTHETIC, SYNTHETIC_BAGS = "synthetic", "synthetic-bags"
+MADE_HERE: Mapping[str, Callable[..., Any]] = {SYNTHETIC: synthesize, SYNTHETIC_BAGS: synthesize_bags}
+"""Formats without files: notes of hospitals, and noisy bags of sentences; data.options say how many."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +31,20 @@ class Source:
 
 def read_source(source: Source, part: str, notes: Counter[str]) -> tuple[Document, ...]:
     """Its documents; what was skipped is added to the notes. `part` chooses between synthetic train and test."""
-    if source.format == SYNTHETIC:
-        return _synthetic(part, source.options)
+    if source.format in MADE_HERE:
+        return _made_here(source.format, part, source.options)
     corpus = read(source.format, source.paths, **source.options)
     notes.update(corpus.notes)
     return corpus.documents
 
 
-def _synthetic(part: str, options: Mapping[str, Any]) -> tuple[Document, ...]:
-    known = signature(synthesize).parameters
+def _made_here(format: str, part: str, options: Mapping[str, Any]) -> tuple[Document, ...]:
+    known = signature(MADE_HERE[format]).parameters
     for name in options:
         if name not in known:
             raise ConfigError(f"data.options: {unknown('option', name, known)}")
         if not isinstance(options[name], int) or isinstance(options[name], bool):
             raise ConfigError(f"data.options.{name} = {options[name]!r}; it must be a whole number")
-    corpus = synthesize(**options)
-    return corpus.test if part == "test" else corpus.train
+    corpus = MADE_HERE[format](**options)
+    documents: tuple[Document, ...] = corpus.test if part == "test" else corpus.train
+    return documents

@@ -18,7 +18,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import grandrounds.algorithms  # noqa: F401  registers them
-from grandrounds.data.corpora import SYNTHETIC
+from grandrounds.data.corpora import MADE_HERE
 from grandrounds.data.formats import FORMATS
 from grandrounds.data.partition import SCHEMES
 from grandrounds.data.structural_entropy import READINGS
@@ -47,7 +47,8 @@ class Data(Section):
     """A share of train, or a file: the server's labelled set."""
     validation: float | Paths = 0.0
     """For selection only; without it the last round counts."""
-    test: Paths | None = None
+    test: float | Paths | None = None
+    """Or a share of train, the same for every seed."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The reader's own options."""
 
@@ -68,6 +69,12 @@ class Model(Section):
     """[model]"""
 
     encoder: str = "tiny"
+    vectors: str | None = None
+    """Word vectors, GloVe text or word2vec binary, for the encoder `words`."""
+    vocabulary: Literal["public", "vectors"] | None = None
+    """Whose words `words` knows: the public text's, or the vectors'; by default the vectors', where there are any."""
+    most_words: int = Field(50_000, ge=100)
+    """How many of the vectors' words, the first of the file, which are the commonest; each of them travels."""
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Instead of the encoder's own; 0 saves up to 40% of a step on a CPU, where dropping out attention is slow."""
     warm_up: int = Field(0, ge=0)
@@ -86,7 +93,7 @@ class Rounds(Section):
     evaluate_every: int = Field(1, ge=1)
     evaluate_on: list[Literal["validation", "test"]] = ["validation", "test"]
     early_stopping: int = Field(0, ge=0)
-    """Stop after so many evaluations without a better validation F1; 0: never."""
+    """Stop after so many evaluations without a better validation F1, or AUC where answers are ranked; 0: never."""
     stop_at_f1: float = Field(0.0, ge=0, le=1)
     """Stop once the test F1 reaches this: how papers count the rounds to a target; 0: never."""
     checkpoint_every: int = Field(1, ge=1)
@@ -131,14 +138,14 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        formats = [*FORMATS, SYNTHETIC]
+        formats = [*FORMATS, *MADE_HERE]
         _known("data.format", self.data.format, formats)
         for name, site in self.sites.items():
             _known(f"sites.{name}.format", site.format or self.data.format, formats)
-        shares = {part: getattr(self.data, part) for part in ("public", "validation")}
+        shares = {part: getattr(self.data, part) for part in ("public", "validation", "test")}
         given = {part: share for part, share in shares.items() if isinstance(share, float | int)}
         if any(share < 0 for share in given.values()) or sum(given.values()) >= 1:
-            raise ConfigError(f"data.public and data.validation are shares of train ({given}): together below 1")
+            raise ConfigError(f"data.{', data.'.join(given)} are shares of train ({given}): together below 1")
         _known("partition.scheme", self.partition.scheme, SCHEMES)
         _known("partition.entropy", self.partition.entropy or "paper", READINGS)
         _known("partition.unit", self.partition.unit or "example", UNITS)
@@ -199,6 +206,12 @@ class Config(Section):
             raise ConfigError(
                 f"'{algorithm.name}' contrasts localized contexts, and '{task.name}' has none: "
                 f"take task.name = {others}, or algorithm.name = moon"
+            )
+        if algorithm.needs_bags and not task.bagged:
+            others = " or ".join(name for name, other in TASKS.items() if other.bagged)
+            raise ConfigError(
+                f"'{algorithm.name}' chooses among the sentences of a fact, and '{task.name}' has one: "
+                f"take task.name = {others}"
             )
         if algorithm.public_at_sites and not task.one_class:
             raise ConfigError(

@@ -221,7 +221,7 @@ def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
     public = _public(task, examples, rows)
     folder.mkdir(parents=True, exist_ok=True)
     texts = [task.text(examples[row]) for row in rows.get("public", [])]
-    encoder = find_encoder(resolved(config.model.encoder, base), task, texts, folder, config.model.attention_dropout)
+    encoder = find_encoder(resolved(config.model.encoder, base), config.model, base, task, texts, folder)
     practice = Practice(task, encoder, config.training, config.seed, find_device(config.device))
     splits = server_splits(task.features(examples, encoder), rows, public)
     made = write_terms(

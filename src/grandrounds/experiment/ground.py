@@ -13,7 +13,7 @@ from torch import nn
 
 from grandrounds.data.partition import SiteRow
 from grandrounds.errors import ConfigError
-from grandrounds.experiment.config import Config, Paths
+from grandrounds.experiment.config import Config, Model, Paths
 from grandrounds.federation.contract import Algorithm
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.learner import Practice, Server, Split
@@ -64,20 +64,28 @@ def resolved(encoder: str, base: Path) -> str:
     return str((base / encoder).resolve()) if encoder != "tiny" and (base / encoder).is_dir() else encoder
 
 
-def find_encoder(
-    name: str, task: Task, public: Sequence[str], folder: Path, attention_dropout: float | None = None
-) -> Encoder:
-    """`tiny` learns its word pieces once a run: workers and resumed runs find them in the run folder."""
-    found = Encoder.find(name, task.markers) if name != "tiny" else _tiny(task, public, folder)
-    return found if attention_dropout is None else found.dropping_attention(attention_dropout)
+LEARNT = ("tiny", "words")
+"""Encoders whose vocabulary comes from the public text, or from a file of vectors."""
 
 
-def _tiny(task: Task, public: Sequence[str], folder: Path) -> Encoder:
-    learnt, part = folder / "vocabulary", folder / ".vocabulary.part"
-    if not learnt.exists():
-        Encoder.find("tiny", task.markers, public).save(part)
-        part.rename(learnt)
-    return Encoder.saved(learnt)
+def find_encoder(name: str, model: Model, base: Path, task: Task, public: Sequence[str], folder: Path) -> Encoder:
+    """A vocabulary is learnt once a run: workers and resumed runs find it in the run folder."""
+    vectors = None if model.vectors is None else base / model.vectors
+    if name != "words" and (vectors is not None or model.vocabulary is not None):
+        raise ConfigError("model.vectors and model.vocabulary are for model.encoder = 'words'; another has its own")
+    if model.vocabulary == "vectors" and vectors is None:
+        raise ConfigError("model.vocabulary = 'vectors' needs a file of them: give model.vectors")
+    if name not in LEARNT:
+        found = Encoder.find(name, task.markers)
+    else:
+        learnt, part = folder / "vocabulary" / name, folder / f".vocabulary.{name}.part"
+        if not learnt.exists():
+            words = None if vectors is None or model.vocabulary == "public" else model.most_words
+            Encoder.find(name, task.markers, public, vectors, words).save(part)
+            learnt.parent.mkdir(exist_ok=True)
+            part.rename(learnt)
+        found = replace(Encoder.saved(learnt), vectors=vectors)
+    return found if model.attention_dropout is None else found.dropping_attention(model.attention_dropout)
 
 
 def warmed_up(config: Config, practice: Practice, splits: Mapping[str, Split], folder: Path) -> Practice:

@@ -239,7 +239,7 @@ class Conduct:
         """Whether this is the best round so far by validation; the test set has no say."""
         if "validation" not in scores:
             return False
-        f1 = scores["validation"]["f1"]
+        f1 = scores["validation"][self.ground.practice.task.criterion]
         better = f1 > self.progress.best_f1
         self.progress = replace(
             self.progress,
@@ -319,7 +319,7 @@ class Conduct:
 
 
 def summary(scores: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """One learner's score, or the mean of several with their spread."""
+    """One learner's score, or the mean of several with their spread; curves have no mean."""
     if not scores:
         raise ConfigError("no site could be evaluated")
     if len(scores) == 1:
@@ -327,8 +327,10 @@ def summary(scores: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     first = next(iter(scores.values()))
     numbers = [name for name in first if isinstance(first[name], float)]
     out: dict[str, Any] = {name: float(np.mean([score[name] for score in scores.values()])) for name in numbers}
-    out["f1_std"] = float(np.std([score["f1"] for score in scores.values()]))
-    out["n"], out["baseline"] = first["n"], first["baseline"]
+    for name in ("f1", "auc"):
+        if name in numbers:
+            out[f"{name}_std"] = float(np.std([score[name] for score in scores.values()]))
+    out |= {name: value for name, value in first.items() if isinstance(value, int | str)}  # of the test set, not of who
     out["per_class"] = {
         label: {
             name: type(value)(np.mean([score["per_class"][label][name] for score in scores.values()]))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from grandrounds.data.corpora import SYNTHETIC, Source, read_source
+from grandrounds.data.corpora import MADE_HERE, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import Partition, SiteRow, Unit, partition, share
 from grandrounds.errors import ConfigError, DataError, unknown
@@ -148,7 +148,7 @@ class _Schools:
     def _make(self, name: str) -> _School:
         config, task, rows = self._config, self._task, self._rows
         texts = [task.text(self._examples[row]) for row in rows.public]
-        encoder = find_encoder(name, task, texts, self._folder, config.model.attention_dropout)
+        encoder = find_encoder(name, config.model, self._base, task, texts, self._folder)
         features = task.features(self._examples, encoder)
         practice = Practice(task, encoder, config.training, config.seed, find_device(config.device))
         served = {"public": rows.public, "validation": rows.validation, "test": rows.test}
@@ -180,7 +180,7 @@ class _Corpora:
             for name, site in sorted(config.sites.items()):
                 source = Source(site.format or data.format, paths_of(site.train, base), data.options)
                 self._add(f"site {name}", source)
-        elif data.train is not None or data.format == SYNTHETIC:
+        elif data.train is not None or data.format in MADE_HERE:
             self._add("train", Source(data.format, paths_of(data.train, base), data.options))
         else:
             raise ConfigError("data.train is missing: name the corpus to train on, or give [sites.<name>] tables")
@@ -188,10 +188,14 @@ class _Corpora:
             value = getattr(data, part)
             if not isinstance(value, float | int):
                 self._add(part, Source(data.format, paths_of(value, base), data.options))
-        if data.test is not None or data.format == SYNTHETIC:
-            self._add("test", Source(data.format, paths_of(data.test, base), data.options))
+        test = data.test or None
+        if isinstance(test, float | int):
+            if config.own_corpora:
+                raise ConfigError("data.test is a share, and sites have corpora of their own: name a corpus to test on")
+        elif test is not None or data.format in MADE_HERE:
+            self._add("test", Source(data.format, paths_of(test, base), data.options))
         else:
-            raise ConfigError("data.test is missing: name the corpus to test on")
+            raise ConfigError("data.test is missing: name the corpus to test on, or give a share of train")
 
     def _add(self, part: str, source: Source) -> None:
         documents = read_source(source, part, self.notes)
@@ -199,7 +203,7 @@ class _Corpora:
         self.documents += documents
 
     def training_documents(self) -> list[Document]:
-        """What the label set is read from: all but the test part."""
+        """What the label set is read from: all but a corpus to test on; of one that is shared out, the whole."""
         return [self.documents[i] for part, members in self.parts.items() if part != "test" for i in members]
 
 
@@ -207,30 +211,36 @@ class _Rows:
     """Which examples are the server's, and which each site's."""
 
     def __init__(self, config: Config, task: Task, corpora: _Corpora, examples: Sequence[Any]) -> None:
+
+        def units_of(rows: Sequence[int], unit: str) -> list[Unit]:
+            made = task.units([examples[row] for row in rows], corpora.documents, unit)
+            return [replace(one, examples=tuple(rows[i] for i in one.examples)) for one in made]
+
         unit = config.partition.unit or task.unit
+        whole = task.whole or unit
         by_part: dict[str, Sequence[Unit]] = {}
         for source, members in corpora.parts.items():
             # By themselves: a patient of two corpora must not carry one's examples, say of the test, into the other.
             rows = [row for row, example in enumerate(examples) if example.document in members]
-            made = task.units([examples[row] for row in rows], corpora.documents, unit)
-            by_part[source] = [replace(one, examples=tuple(rows[i] for i in one.examples)) for one in made]
-        self.test = _examples(by_part.pop("test"))
-        if not self.test:
-            raise DataError(f"the test corpus holds no example of {task.name}")
-        given = {part: list(by_part.pop(part)) for part in ("public", "validation") if part in by_part}
+            by_part[source] = units_of(rows, whole)
+        given = {part: list(by_part.pop(part)) for part in ("test", "public", "validation") if part in by_part}
         left = 1.0
-        for part in ("public", "validation"):
+        for part in ("test", "public", "validation"):
             if part not in given:
                 fraction = float(getattr(config.data, part))
                 given[part] = []
                 for source, units in by_part.items():
                     if not units:
                         continue  # a site without examples has nothing to share, and is left out later
-                    # A share of train as it was, though the public set has already been taken out.
-                    taken, by_part[source] = share(units, fraction / left, config.seed, part)
+                    # A share of train as it was, though other parts have already been taken out; tests of several
+                    # seeds are of the same examples.
+                    seed = 0 if part == "test" else config.seed
+                    taken, by_part[source] = share(units, fraction / left, seed, part)
                     given[part] += taken
                 left -= fraction
-        self.public, self.validation = _examples(given["public"]), _examples(given["validation"])
+        self.test, self.public, self.validation = (_examples(given[part]) for part in ("test", "public", "validation"))
+        if not self.test:
+            raise DataError(f"the test corpus holds no example of {task.name}")
         if config.data.train_share < 1:
             kept = {
                 part: share(units, config.data.train_share, config.seed, "train")[0]
@@ -243,6 +253,8 @@ class _Rows:
                 f"no training example is left for the sites: the corpus holds {len(examples)} examples of {task.name}; "
                 "check data.train, and the shares data.public and data.validation"
             )
+        if whole != unit:
+            by_part = {part: units_of(_examples(units), unit) for part, units in by_part.items()}
         self.dealt = _deal(config, by_part)
 
     def training(self, config: Config, examples: Sequence[Any], corpora: _Corpora) -> list[Document]:

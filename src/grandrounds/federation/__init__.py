@@ -13,12 +13,22 @@ from grandrounds.federation.contract import (
     on_site,
 )
 from grandrounds.federation.learner import Learner, Server, Site
-from grandrounds.federation.payloads import Done, LabelCounts, Parameters, Payload, Predictions, Scores
+from grandrounds.federation.payloads import (
+    BagScores,
+    Done,
+    LabelCounts,
+    Parameters,
+    Payload,
+    Predictions,
+    Scores,
+    Selection,
+)
 from grandrounds.federation.state import Kept
 
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "BagScores",
     "Cohort",
     "Done",
     "Kept",
@@ -30,6 +40,7 @@ __all__ = [
     "Registration",
     "Reply",
     "Scores",
+    "Selection",
     "Server",
     "Site",
     "algorithm",

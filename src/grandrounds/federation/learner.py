@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +104,10 @@ class Learner:
         """Epochs of mini-batches. `loss` replaces the task's; `only` are the rows of the split to train on."""
         chosen = self._split(split)
         rows = np.arange(len(chosen)) if only is None else np.asarray(only, dtype=np.int64)
+        bags = self.practice.task.bags(chosen.features, chosen.rows[rows])
         lengths = chosen.lengths[rows]
+        if bags is not None:
+            lengths = np.array([lengths[bag].max() for bag in bags], dtype=np.int64)
         loss = self.practice.task.loss if loss is None else loss
         own = optimizer is None
         optimizer = self._renewed_or_kept(learning_rate) if optimizer is None else optimizer
@@ -114,8 +117,9 @@ class Learner:
         with global_seed(*self._purpose("dropout", self._trainings)):
             for epoch in range(self.practice.training.epochs if epochs is None else epochs):
                 order = self.seeded("order", self._trainings, epoch)
-                for batch_rows in training_batches(lengths, self.practice.training.batch_size, order):
-                    self._step(loss, chosen, rows[batch_rows], optimizer, parameters)
+                for batch in training_batches(lengths, self.practice.training.batch_size, order):
+                    places = batch if bags is None else np.concatenate([bags[i] for i in batch])
+                    self._step(loss, chosen, rows[places], optimizer, parameters)
         self.model.eval()
         if own and self.practice.training.optimizer_state == "keep":
             self._keep_optimizer(optimizer)
@@ -134,7 +138,7 @@ class Learner:
             value = loss(self.model, batch)
         value.backward()  # type: ignore[no-untyped-call]  # untyped in torch
         if self.practice.training.clip_norm:
-            nn.utils.clip_grad_norm_(parameters, self.practice.training.clip_norm)
+            _clip(parameters, self.practice.training.clip_norm)
         optimizer.step()
 
     def logits(self, split: str) -> NDArray[np.float32]:
@@ -168,6 +172,11 @@ class Learner:
         """Decide by what is best on validation data, where there are any."""
         if VALIDATION in self._splits and self.practice.task.calibrates:
             self.counts(VALIDATION)
+
+    def facts(self, split: str = "train") -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
+        """Each fact of the split with the rows of its sentences, where the task has bags."""
+        chosen = self._split(split)
+        return self.practice.task.facts(chosen.features, chosen.rows)
 
     def infer(self, split: str, give: Callable[[nn.Module, Any], Tensor], model: nn.Module | None = None) -> PerRow:
         """What `give` makes of each row of the split with this model, or another; `at(batch.index)` finds it again."""
@@ -338,6 +347,13 @@ class Site(Learner):
 
     def _keep_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self.keep("optimizer", optimizer)
+
+
+def _clip(parameters: Sequence[nn.Parameter], largest: float) -> None:
+    """As torch's own, but for gradients that are short enough, which it would multiply by 1."""
+    norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    if norm + 1e-6 > largest:
+        nn.utils.clip_grads_with_norm_(parameters, largest, norm)
 
 
 def _copy_into(model: nn.Module, values: Mapping[str, Tensor]) -> None:

@@ -282,6 +282,59 @@ class PublicSet(Payload):
         return json.dumps(self.examples, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+DIGEST_BYTES = 16
+
+
+@_kind
+@dataclass(frozen=True)
+class BagScores(Payload):
+    """How sure a site is of its best sentence for each of its facts; a fact is a digest under the sites' secret."""
+
+    kind: ClassVar[str] = "bag_scores"
+    facts: Tensor
+    """[facts, 16] bytes, in order, none twice: what order a site keeps its facts in says nothing."""
+    values: Tensor
+    """[facts], a byte each: two would tell sentences apart, one tells what is needed."""
+
+    def pack(self, compression: Compression) -> Packed:
+        return Packed(self.kind, {}, {"facts": self.facts, "values": self.values})
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        number = len(packed.tensors["facts"]) if "facts" in packed.tensors and packed.tensors["facts"].ndim else 0
+        shapes = {"facts": (number, DIGEST_BYTES), "values": (number,)}
+        _check_manifest(packed.tensors, shapes, frozenset(shapes))
+        facts, values = packed.tensors["facts"], packed.tensors["values"]
+        if facts.dtype != torch.uint8 or values.dtype != torch.uint8:
+            raise PayloadError("bag scores are bytes")
+        names = [row.tobytes() for row in facts.numpy()]
+        if names != sorted(set(names)):
+            raise PayloadError("the facts of bag scores must be in order, each once")
+        return cls(facts, values)
+
+
+@_kind
+@dataclass(frozen=True)
+class Selection(Payload):
+    """For each fact that a site scored, in its order, whether the site's sentence was chosen."""
+
+    kind: ClassVar[str] = "selection"
+    chosen: Tensor
+    """[facts] bytes, 0 or 1."""
+
+    def pack(self, compression: Compression) -> Packed:
+        return Packed(self.kind, {}, {"chosen": self.chosen})
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        chosen = packed.tensors.get("chosen")
+        if chosen is None or chosen.ndim != 1 or chosen.dtype != torch.uint8 or len(packed.tensors) != 1:
+            raise PayloadError("a selection is one byte a fact")
+        if bool((chosen > 1).any()):
+            raise PayloadError("a selection says yes or no to each fact")
+        return cls(chosen)
+
+
 @_kind
 @dataclass(frozen=True)
 class Scores(Payload):

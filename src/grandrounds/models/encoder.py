@@ -30,6 +30,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import logging as transformers_logging
 
 from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.models.words import WordsConfig, fill_vectors, read_vectors, word_tokenizer, words_of
 
 TINY: dict[str, Any] = {
     "hidden_size": 128,
@@ -56,10 +57,22 @@ class Encoder:
     config: Any
     weights: str | None
     """Where pretrained weights lie; None: built from the config alone."""
+    vectors: Path | None = None
+    """A file of word vectors to begin with, for `words`."""
 
     @classmethod
-    def find(cls, name: str, markers: Sequence[str] = (), public: Iterable[str] = ()) -> Encoder:
-        """The encoder of that name; `public` is the text from which `tiny` learns its word pieces."""
+    def find(
+        cls,
+        name: str,
+        markers: Sequence[str] = (),
+        public: Iterable[str] = (),
+        vectors: Path | None = None,
+        first_words: int | None = None,
+    ) -> Encoder:
+        """The encoder of that name; `public` is the text from which `tiny` learns its word pieces, and `words` its
+        words unless it takes the first so many of a file of vectors."""
+        if name == "words":
+            return cls._words(public, vectors, first_words)
         if name == "tiny":
             tokenizer = _train_word_pieces(public)
             encoder = cls(name, tokenizer, BertConfig(vocab_size=len(tokenizer), **TINY), None)
@@ -69,6 +82,16 @@ class Encoder:
             encoder.tokenizer.add_tokens(list(markers), special_tokens=True)
         encoder._check()
         return encoder
+
+    @classmethod
+    def _words(cls, public: Iterable[str], vectors: Path | None, first_words: int | None) -> Encoder:
+        first = None if vectors is None else read_vectors(vectors, most=first_words or 1)
+        tokenizer = word_tokenizer(words_of(public) if first is None or first_words is None else first)
+        if len(tokenizer) <= len(SPECIAL):
+            raise ConfigError("encoder 'words' needs words: raise data.public, or give model.vectors")
+        width = 50 if first is None else len(next(iter(first.values())))
+        config = WordsConfig(vocab_size=len(tokenizer), hidden_size=width, pad_token_id=tokenizer.pad_token_id)
+        return cls("words", tokenizer, config, None, vectors)
 
     @classmethod
     def saved(cls, folder: Path) -> Encoder:
@@ -107,6 +130,8 @@ class Encoder:
         # Random new rows: the default, a draw around the mean of 30,000 old ones, takes seconds and no better.
         # (To mypy the method of a plain nn.Module might be a tensor.)
         model.resize_token_embeddings(len(self.tokenizer), mean_resizing=False)  # type: ignore[operator]
+        if self.vectors is not None:
+            fill_vectors(model, self.tokenizer, self.vectors)
         return model
 
     def _pretrained(self, weights: str) -> nn.Module:
@@ -136,7 +161,7 @@ class Encoder:
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        return [encoding.ids for encoding in backend.encode_batch(list(texts), add_special_tokens=False)]
+        return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def _check(self) -> None:
         for token in ("cls_token_id", "sep_token_id", "pad_token_id"):

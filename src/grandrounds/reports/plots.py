@@ -1,4 +1,5 @@
-"""The pictures of a report: F1 by round and by class, what travels, who holds what, and how tangled it is."""
+"""The pictures of a report: scores by round and by class, precision over recall, what travels, who holds what, and how
+tangled it is."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from grandrounds.data.partition import SiteRow
 from grandrounds.data.structural_entropy import Spread
+from grandrounds.metrics.score import ClassScore
 from grandrounds.reports.markup import Html, join
-from grandrounds.reports.runs import ClassScore
 from grandrounds.reports.svg import OTHER, SERIES, legend_above, name_rows, svg
 from grandrounds.reports.wording import byte_size, count, listed, short
 
@@ -25,32 +26,53 @@ Table = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curve:
-    """F1 by round; curves of one name (repeats with other seeds) share a colour."""
+    """A score by round, or precision by recall; curves of one name (repeats with other seeds) share a colour."""
 
     name: str
-    points: Sequence[tuple[int, float]]
+    points: Sequence[tuple[float, float]]
     kept: int | None = None
     """The round whose model was kept, marked by a ring."""
 
 
-def f1_by_round(title: str, curves: Sequence[Curve], baselines: Mapping[str, float]) -> Html:
-    """One or several curves, and trivial baselines as dashed lines."""
-    return svg(title, 3.2, partial(draw_f1, curves, baselines))
+def by_round(title: str, curves: Sequence[Curve], baselines: Mapping[str, float], word: str) -> Html:
+    """One or several curves, and trivial baselines as dashed lines; `word` is F1 or AUC."""
+    return svg(title, 3.2, partial(draw_by_round, curves, baselines, word=word))
 
 
-def draw_f1(curves: Sequence[Curve], baselines: Mapping[str, float], axes: Axes) -> None:
-    names = list(dict.fromkeys(curve.name for curve in curves if curve.points))
+def draw_by_round(curves: Sequence[Curve], baselines: Mapping[str, float], axes: Axes, word: str = "F1") -> None:
+    axes.set_xlabel("round")
+    axes.set_ylabel(word)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(axis="y")
+    _draw(curves, baselines, axes)
+
+
+def precision_by_recall(title: str, curves: Sequence[Curve], baselines: Mapping[str, float]) -> Html:
+    return svg(title, 3.6, partial(draw_pr, curves, baselines))
+
+
+def draw_pr(curves: Sequence[Curve], baselines: Mapping[str, float], axes: Axes) -> None:
+    """Precision over recall from the surest answer on; a baseline is the share of right answers among all."""
+    axes.set_xlabel("recall")
+    axes.set_ylabel("precision")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.02)
+    axes.grid()
+    _draw(curves, baselines, axes)
+
+
+def _draw(curves: Sequence[Curve], baselines: Mapping[str, float], axes: Axes) -> None:
+    names = list(dict.fromkeys(curve.name for curve in curves))  # of all, so that pictures agree in colours
+    drawn = {curve.name for curve in curves if curve.points}
     for i, name in enumerate(names):
+        if name not in drawn:
+            continue
         for curve in curves:
             if curve.name == name:
                 _line(axes, curve, SERIES[i % len(SERIES)], "solid" if i < len(SERIES) else "dashdot")
         axes.plot([], [], color=SERIES[i % len(SERIES)], label=short(name, 60))
     for name, value in baselines.items():
         axes.axhline(value, color=OTHER, linestyle=(0, (5, 3)), linewidth=1.3, label=f"trivial: {name}")
-    axes.set_xlabel("round")
-    axes.set_ylabel("F1")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(axis="y")
     legend_above(axes, columns=3 if max(map(len, names), default=0) < 24 else 2)
 
 
@@ -131,11 +153,11 @@ def f1_by_class(classes: Mapping[str, ClassScore]) -> Html:
 
 
 def _line(axes: Axes, curve: Curve, colour: str, style: str) -> None:
-    rounds, scores = [r for r, _ in curve.points], [f1 for _, f1 in curve.points]
-    axes.plot(rounds, scores, color=colour, linestyle=style, marker="o" if len(rounds) < 3 else None)
-    for round, f1 in curve.points:
+    x, y = [x for x, _ in curve.points], [y for _, y in curve.points]
+    axes.plot(x, y, color=colour, linestyle=style, marker="o" if len(x) < 3 else None)
+    for round, score in curve.points:
         if round == curve.kept:
-            axes.plot([round], [f1], "o", ms=8, mfc="none", mec=colour, mew=1.6)
+            axes.plot([round], [score], "o", ms=8, mfc="none", mec=colour, mew=1.6)
 
 
 def _documents_and_entropy(corpus: Dealt, axes: Axes) -> None:

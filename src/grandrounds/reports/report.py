@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 
 from grandrounds.data.partition import SiteRow
 from grandrounds.errors import ConfigError
+from grandrounds.metrics.score import DECIDED_TOLD
 from grandrounds.reports import plots, tables
 from grandrounds.reports.markup import Html, join, page, table, tag, text
 from grandrounds.reports.runs import Run, read_run, row_names
 from grandrounds.reports.sections import (
     by_class,
+    by_rank,
     by_round,
     by_site,
     config,
@@ -20,6 +23,7 @@ from grandrounds.reports.sections import (
     how_tangled,
     lead,
     missing,
+    ranked,
     unfinished,
 )
 from grandrounds.reports.wording import count, listed, plural, score
@@ -62,7 +66,9 @@ def _one(run: Run, title: str) -> Html:
 
 
 def _parts(run: Run) -> Html:
-    return join(part(run) for part in (unfinished, lead, figures, by_round, by_class, by_site, missing, config))
+    return join(
+        part(run) for part in (unfinished, lead, figures, by_round, by_rank, by_class, by_site, missing, config)
+    )
 
 
 def _several(runs: Sequence[Run], title: str) -> Html:
@@ -77,6 +83,7 @@ def _several(runs: Sequence[Run], title: str) -> Html:
             tag("p", f"{plural(len(runs), 'run')} side by side", class_="sub"),
             _comparison(runs, names),
             _curves(runs, names),
+            _ranked(runs, names),
             _travel(runs, names),
             _class_grid(runs, names),
             tag("h2", "Each run"),
@@ -89,24 +96,28 @@ def _comparison(runs: Sequence[Run], names: Sequence[str]) -> Html:
     finished = [(name, run.result) for name, run in zip(names, runs, strict=True) if run.result]
     rows = tables.comparison_rows([result for _, result in finished], [name for name, _ in finished])
     still = [run.name for run in runs if not run.result]
-    measured = [row for row in rows if not row.trivial and row.f1_mean is not None]
+    measured = [row for row in rows if not row.trivial and row.judged_mean is not None]
     baselines = [row for row in rows if row.trivial]
     told = []
-    if measured:
-        best = max(measured, key=lambda row: row.f1_mean or 0)
-        told.append(f"The best mean F1 on the test set is {score(best.f1_mean)}, by {best.name}.")
+    for word in dict.fromkeys(row.judged_by for row in measured):
+        best = max((row for row in measured if row.judged_by == word), key=lambda row: row.judged_mean or 0)
+        told.append(f"The best mean {word} on the test set is {score(best.judged_mean)}, by {best.name}.")
     if len(baselines) == 1:
-        bar = baselines[0].f1_mean or 0
-        below = [row.name for row in measured if (row.f1_mean or 0) <= bar]
+        bar = baselines[0].judged_mean or 0
+        below = [row.name for row in measured if row.task == baselines[0].task and (row.judged_mean or 0) <= bar]
         told.append(f"The trivial baseline, {baselines[0].name}, has {score(bar)}.")
         told.append(f"Not above it: {listed(below)}." if below else "All are above it.")
     several_tasks = len({row.task for row in rows}) > 1
-    head = ("task", *tables.HEAD) if several_tasks else tables.HEAD
-    body = [(row.task, *tables.cells(row)) if several_tasks else tables.cells(row) for row in rows]
+    columns = tables.columns(rows)
+    head = ("task", *columns) if several_tasks else tuple(columns)
+    cells = [[cell(row) for cell in columns.values()] for row in rows]
+    body = [[row.task, *told] if several_tasks else told for row, told in zip(rows, cells, strict=True)]
     caption = (
-        "Means over runs that differ only in their seed; spread is the standard deviation of F1 over them. "
-        "MB up is what a site sends in a round."
+        f"Means over runs that differ only in their seed; spread is the standard deviation of {tables.words(rows)} "
+        "over them. MB up is what a site sends in a round."
     )
+    if "AUC" in columns:
+        caption += f" Where there is an AUC, median and spread are its; precision, recall and F1 are of {DECIDED_TOLD}."
     return join(
         [
             tag("p", " ".join(told), class_="lead") if told else "",
@@ -118,21 +129,26 @@ def _comparison(runs: Sequence[Run], names: Sequence[str]) -> Html:
 
 
 def _curves(runs: Sequence[Run], names: Sequence[str]) -> Html:
-    parts = []
-    for split in ("test", "validation"):
+    parts, words = [], list(dict.fromkeys(run.judged_by for run in runs))
+    for word, split in product(words, ("test", "validation")):
+        alike = [(name, run) for name, run in zip(names, runs, strict=True) if run.judged_by == word]
         curves = [
-            plots.Curve(name, run.points(split), run.result.best_round if run.result else None)
-            for name, run in zip(names, runs, strict=True)
+            plots.Curve(name, run.points(split), run.result.best_round if run.result else None) for name, run in alike
         ]
         if any(curve.points for curve in curves):
-            known = dict(sorted({run.baseline for run in runs if run.baseline}))
+            known = dict(sorted({run.baseline for _, run in alike if run.baseline}))
             lines = known if split == "test" else {}
-            parts.append(tag("h3", f"On the {split} set"))
-            parts.append(tag("figure", plots.f1_by_round(f"F1 on the {split} set by round", curves, lines)))
+            parts.append(tag("h3", f"{word} on the {split} set"))
+            parts.append(tag("figure", plots.by_round(f"{word} on the {split} set by round", curves, lines, word)))
     if not parts:
         return Html("")
-    why = "F1 after each round. A ring marks the round whose model was kept; repeats share a colour."
+    why = f"{listed(words)} after each round. A ring marks the round whose model was kept; repeats share a colour."
     return join([tag("h2", "Round by round"), tag("p", why), *parts])
+
+
+def _ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
+    picture = ranked(runs, names)
+    return join([tag("h2", "From the surest answer on"), picture]) if picture else Html("")
 
 
 def _travel(runs: Sequence[Run], names: Sequence[str]) -> Html:

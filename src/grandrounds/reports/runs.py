@@ -14,38 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from grandrounds.data.partition import SiteRow
 from grandrounds.errors import DataError
+from grandrounds.metrics.score import Score
 
 M = TypeVar("M", bound=BaseModel)
-
-
-class ClassScore(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    precision: float | None = None
-    recall: float | None = None
-    f1: float | None = None
-    support: int = 0
-
-
-class Score(ClassScore):
-    """Figures on one split; a task's further numbers (AUC, P@100) are kept beside the usual ones."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    accuracy: float | None = None
-    n: int | None = None
-    baseline_f1: float | None = None
-    baseline: str | None = None
-    per_class: dict[str, ClassScore] = {}
-    f1_std: float | None = None
-    learners: dict[str, ClassScore] = {}
-
-    def further(self) -> dict[str, float]:
-        return {
-            name: float(value)
-            for name, value in (self.model_extra or {}).items()
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        }
 
 
 class Round(BaseModel):
@@ -143,16 +114,27 @@ class Run:
         return sum(r.bytes_down for r in self.rounds) / max(1, sum(len(r.sites) for r in self.rounds))
 
     @property
-    def baseline(self) -> tuple[str, float] | None:
-        """The trivial baseline's name and its F1 on the test set."""
-        if self.test is None or self.test.baseline_f1 is None:
-            return None
-        return self.test.baseline or "baseline", self.test.baseline_f1
+    def judged_by(self) -> str:
+        """AUC or F1."""
+        return self._judged.headline.word
 
-    def points(self, split: str) -> list[tuple[int, float]]:
-        """F1 by round on "validation" or "test", where it was measured."""
+    @property
+    def baseline(self) -> tuple[str, float] | None:
+        """The trivial baseline's name and, on the test set, its AUC or F1."""
+        headline = (self.test or Score()).headline
+        return None if headline.trivial is None else (headline.answer, headline.trivial)
+
+    def points(self, split: str, name: str | None = None) -> list[tuple[int, float]]:
+        """By round on "validation" or "test", where it was measured: what the run is judged by, or another figure."""
+        name = name or self._judged.headline.key
         scores = [(r.round, r.test if split == "test" else r.validation) for r in self.rounds]
-        return [(round, score.f1) for round, score in scores if score and score.f1 is not None]
+        values = [(round, getattr(score, name, None)) for round, score in scores]
+        return [(round, value) for round, value in values if value is not None]
+
+    @property
+    def _judged(self) -> Score:
+        """Any score of the run."""
+        return self.test or next((r.validation for r in self.rounds if r.validation), Score())
 
     def _setting(self, table: str, key: str) -> object:
         values = self.config.get(table)

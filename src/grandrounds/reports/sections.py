@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from statistics import median
 
 from grandrounds.data.partition import SiteRow
+from grandrounds.metrics.score import DECIDED_TOLD, Score
 from grandrounds.reports import plots
 from grandrounds.reports.markup import Html, join, table, tag
-from grandrounds.reports.runs import Run, Score
+from grandrounds.reports.runs import Run
 from grandrounds.reports.wording import ABSENT, H_COLUMN, count, duration, listed, megabytes, plural, score, spread
 
 MOST_ROWS = 100
+MEANING = {
+    "F1": "the harmonic mean of precision and recall",
+    "AUC": "the area under the curve of precision over recall",
+}
 
 
 def unfinished(run: Run) -> Html:
@@ -27,15 +32,17 @@ def unfinished(run: Run) -> Html:
 def lead(run: Run) -> Html:
     """What came out, against what costs nothing."""
     test, told = run.test, []
-    if test is None or test.f1 is None:
-        told.append("No F1 on a test set was recorded.")
+    word, value, *_ = (test or Score()).headline
+    if test is None or value is None:
+        told.append("No score on a test set was recorded.")
     else:
-        size = f" of {plural(test.n, 'example')}" if test.n else ""
+        size = " with ".join(plural(number, thing) for thing, number in test.size.items())
+        size = f" of {size}" if size else ""
         who = "the sites' own models reach" if test.learners else "the model reaches"
-        told.append(f"On the test set{size}, {who} F1 {score(test.f1)}.")
+        told.append(f"On the test set{size}, {who} {word} {score(value)}.")
         if run.baseline:
             name, bar = run.baseline
-            gap = test.f1 - bar
+            gap = value - bar
             side = f"{score(gap)} above" if gap > 0 else f"{score(-gap)} below" if gap < 0 else "exactly"
             told.append(f"That is {side} the trivial baseline ({name}: {score(bar)}).")
             if gap <= 0:
@@ -54,7 +61,7 @@ def figures(run: Run) -> Html:
     memory = result.peak_memory_mb if result else None
     sites = f"{plural(len(result.sites), 'site')}" if result and result.sites else ""
     cells = [
-        ("F1 on the test set", score(test.f1 if test else None), "", bar),
+        (f"{run.judged_by} on the test set", score(test.headline.value if test else None), "", bar),
         ("rounds", count(result.rounds if result else len(run.rounds)), "", sites),
         ("up, per site and round", megabytes(run.bytes_up), "MB", f"down {megabytes(run.bytes_down)} MB"),
         ("in all", *(duration(run.seconds).split() if run.rounds or result else (ABSENT, "")), ""),
@@ -73,20 +80,45 @@ def by_round(run: Run) -> Html:
     curves = [plots.Curve(f"{split} set", run.points(split), kept) for split in ("validation", "test")]
     if not any(curve.points for curve in curves):
         return Html("")
-    told = ["F1, the harmonic mean of precision and recall, after each round."]
+    word = run.judged_by
+    told = [f"{word}, {MEANING[word]}, after each round."]
     if run.baseline:
         told.append("The dashed line is the trivial baseline on the test set: what it takes no model to reach.")
     if kept is not None:
         told.append(f"The ring marks round {kept}, whose model was kept.")
     if curves[0].points and curves[1].points:
         told.append("Test scores are shown for the reader only; the choice of a round never sees them.")
-    picture = plots.f1_by_round("F1 after each round", curves, dict([run.baseline] if run.baseline else []))
+    picture = plots.by_round(f"{word} after each round", curves, dict([run.baseline] if run.baseline else []), word)
     return join([tag("h2", "Round by round"), tag("figure", picture, tag("figcaption", " ".join(told)))])
+
+
+def by_rank(run: Run) -> Html:
+    """Where answers are ranked: the curve, its areas, and what it takes no model to reach."""
+    test = run.test
+    if test is None or test.auc is None:
+        return Html("")
+    return join([tag("h2", "From the surest answer on"), ranked([run], ["test set"]), _ranking(test), _learners(test)])
+
+
+def ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
+    """Precision over recall of one or several runs, of those that have a curve."""
+    curves = [plots.Curve(name, (run.test or Score()).points()) for name, run in zip(names, runs, strict=True)]
+    if not any(curve.points for curve in curves):
+        return Html("")
+    lines = dict(sorted({run.baseline for run in runs if run.judged_by == "AUC" and run.baseline}))
+    told = "Precision and recall as answers are taken from the surest on; the area under a curve is its AUC."
+    if lines:
+        told += " The dashed line is the share of right answers among all: what any order of them comes to."
+    alone = list(dict.fromkeys(name for name, run in zip(names, runs, strict=True) if run.test and run.test.learners))
+    if alone:
+        told += f" Without a curve, since each site has a model of its own: {listed(alone)}."
+    picture = plots.precision_by_recall("Precision over recall on the test set", curves, lines)
+    return tag("figure", picture, tag("figcaption", told))
 
 
 def by_class(run: Run) -> Html:
     test = run.test
-    if test is None:
+    if test is None or (test.auc is not None and not test.per_class):
         return Html("")
     parts = [tag("h2", "Class by class")]
     if test.per_class:
@@ -94,7 +126,7 @@ def by_class(run: Run) -> Html:
         more = f" The {plots.MOST_BARS} commonest of {len(test.per_class)} are drawn."
         caption = told + (more if len(test.per_class) > plots.MOST_BARS else "")
         parts.append(tag("figure", plots.f1_by_class(test.per_class), tag("figcaption", caption)))
-    return join([*parts, _scores(test), _learners(test)])
+    return join([*parts, _scores(test), _learners(test) if test.auc is None else ""])
 
 
 def by_site(run: Run) -> Html:
@@ -189,6 +221,17 @@ def _figure(name: str, value: str, unit: str, against: str) -> Html:
     return tag("div", tag("dt", name), shown, tag("dd", against, class_="against") if against else "")
 
 
+def _ranking(test: Score) -> Html:
+    """Areas and precisions, then what precision, recall and F1 are of."""
+    rows = [[name, score(value)] for name, value in (test.areas() | test.precisions()).items()]
+    if test.headline.trivial is not None:
+        rows.append([f"AUC {test.headline.answer} (trivial)", score(test.headline.trivial)])
+    decided = f"Of {DECIDED_TOLD}: precision {score(test.precision)}, recall {score(test.recall)}, F1 {score(test.f1)}"
+    if test.baseline_f1 is not None:
+        decided += f"; {test.baseline or 'the trivial answer'} has F1 {score(test.baseline_f1)}"
+    return join([table(["figure", "on the test set"], rows), tag("p", f"{decided}.", class_="soft")])
+
+
 def _scores(test: Score) -> Html:
     """The classes, all of them together, and a task's further numbers."""
     rows = [
@@ -208,19 +251,21 @@ def _scores(test: Score) -> Html:
 
 def _learners(test: Score) -> Html:
     """Where each site has a model of its own, their spread matters as much as their mean."""
-    scores = {name: learner.f1 for name, learner in test.learners.items() if learner.f1 is not None}
+    found = {name: learner.headline.value for name, learner in test.learners.items()}
+    scores = {name: value for name, value in found.items() if value is not None}
     if not scores:
         return Html("")
     values = sorted(scores.values())
-    deviation = "" if test.f1_std is None else f", standard deviation {score(test.f1_std)}"
+    word, _, std, *_ = test.headline
+    deviation = "" if std is None else f", standard deviation {score(std)}"
     told = (
-        f"Here {plural(len(scores), 'site')} learned alone. F1 lies between {score(values[0])} and "
+        f"Here {plural(len(scores), 'site')} learned alone. {word} lies between {score(values[0])} and "
         f"{score(values[-1])}, median {score(median(values))}{deviation}."
     )
     best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-    rows = [[name, score(f1)] for name, f1 in best[:MOST_ROWS]]
-    title = "F1 by site" + (f": the {MOST_ROWS} best" if len(best) > MOST_ROWS else "")
-    return join([tag("p", told), tag("details", tag("summary", title), table(["site", "F1"], rows))])
+    rows = [[name, score(value)] for name, value in best[:MOST_ROWS]]
+    title = f"{word} by site" + (f": the {MOST_ROWS} best" if len(best) > MOST_ROWS else "")
+    return join([tag("p", told), tag("details", tag("summary", title), table(["site", word], rows))])
 
 
 def _notes(notes: dict[str, int]) -> list[list[str]]:

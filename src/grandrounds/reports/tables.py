@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from statistics import fmean, median, stdev
 
@@ -13,6 +13,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from grandrounds.metrics.score import Score
 from grandrounds.reports.runs import Result
 from grandrounds.reports.wording import ABSENT, duration, megabytes, score
 
@@ -33,42 +34,69 @@ class ComparisonRow:
     mb_up_per_site_round: float | None
     seconds: float | None
     trivial: bool = False
+    auc_mean: float | None = None
+    """None where answers are not ranked; so for the next two."""
+    auc_median: float | None = None
+    auc_spread: float | None = None
 
+    @property
+    def judged_by(self) -> str:
+        return "F1" if self.auc_mean is None else "AUC"
 
-HEAD = ("algorithm", "runs", "F1", "median", "spread", "precision", "recall", "MB up", "time")
+    @property
+    def judged_mean(self) -> float | None:
+        return self.f1_mean if self.auc_mean is None else self.auc_mean
+
+    @property
+    def judged_median(self) -> float | None:
+        return self.f1_median if self.auc_mean is None else self.auc_median
+
+    @property
+    def judged_spread(self) -> float | None:
+        return self.f1_spread if self.auc_mean is None else self.auc_spread
 
 
 def comparison_rows(results: Sequence[Result], names: Sequence[str] | None = None) -> list[ComparisonRow]:
-    """Best mean F1 first, trivial baselines last; `names` tell apart what is not a mere repeat by seed."""
+    """Best mean AUC or F1 first, trivial baselines last; `names` tell apart what is not a mere repeat by seed."""
     groups: dict[tuple[str, str], list[Result]] = {}
-    trivial: dict[tuple[str, str], list[float]] = {}
+    trivial: dict[tuple[str, str], list[Score]] = {}
     for name, result in zip(names or [r.algorithm for r in results], results, strict=True):
         groups.setdefault((result.task, name), []).append(result)
-        if result.test and result.test.baseline_f1 is not None:
-            key = result.task, result.test.baseline or "trivial baseline"
-            trivial.setdefault(key, []).append(result.test.baseline_f1)
+        if result.test and result.test.headline.trivial is not None:
+            trivial.setdefault((result.task, result.test.headline.answer), []).append(result.test)
     rows = [_measured(name, task, members) for (task, name), members in groups.items()]
-    rows.sort(key=lambda row: (row.task, 1.0 if row.f1_mean is None else -row.f1_mean, row.name))
+    rows.sort(key=lambda row: (row.task, 1.0 if row.judged_mean is None else -row.judged_mean, row.name))
     return rows + [_trivial(name, task, scores) for (task, name), scores in sorted(trivial.items())]
 
 
-def cells(row: ComparisonRow) -> tuple[str, ...]:
-    """A row in words and figures, under HEAD."""
-    return (
-        f"{row.name} (trivial)" if row.trivial else row.name,
-        ABSENT if row.trivial else str(row.runs),
-        score(row.f1_mean),
-        score(row.f1_median),
-        score(row.f1_spread),
-        score(row.precision),
-        score(row.recall),
-        ABSENT if row.mb_up_per_site_round is None else megabytes(row.mb_up_per_site_round * 1e6),
-        duration(row.seconds),
-    )
+def words(rows: Sequence[ComparisonRow]) -> str:
+    """What they are judged by."""
+    measured = [row for row in rows if row.judged_mean is not None]
+    return " or ".join(dict.fromkeys(row.judged_by for row in measured)) or "F1"
+
+
+def columns(rows: Sequence[ComparisonRow]) -> dict[str, Callable[[ComparisonRow], str]]:
+    """Their heads, and what a row has there, in words and figures; median and spread are of what it is judged by."""
+    auc: dict[str, Callable[[ComparisonRow], str]] = {"AUC": lambda row: score(row.auc_mean)}
+    f1: dict[str, Callable[[ComparisonRow], str]] = {"F1": lambda row: score(row.f1_mean)}
+    first, last = {"AUC": (auc, f1), "F1": (f1, {})}.get(words(rows), (auc | f1, {}))
+    return {
+        "algorithm": lambda row: f"{row.name} (trivial)" if row.trivial else row.name,
+        "runs": lambda row: ABSENT if row.trivial else str(row.runs),
+        **first,
+        "median": lambda row: score(row.judged_median),
+        "spread": lambda row: score(row.judged_spread),
+        "precision": lambda row: score(row.precision),
+        "recall": lambda row: score(row.recall),
+        **last,
+        "MB up": lambda row: ABSENT if row.mb_up_per_site_round is None else megabytes(row.mb_up_per_site_round * 1e6),
+        "time": lambda row: duration(row.seconds),
+    }
 
 
 def rich_table(rows: Sequence[ComparisonRow], title: str | None = None) -> Table:
-    """For the console: without precision and recall, so that a terminal of 80 columns cuts nothing."""
+    """For the console: without precision and recall, and F1 where all have an AUC, so that a terminal of 80 columns
+    cuts nothing."""
     tasks = {row.task for row in rows}
     table = Table(
         title=Text(title) if title else None,
@@ -77,12 +105,12 @@ def rich_table(rows: Sequence[ComparisonRow], title: str | None = None) -> Table
         pad_edge=False,
         padding=(0, 1),
     )
-    shown = [column for column, name in enumerate(HEAD) if name not in ("precision", "recall")]
-    head = [HEAD[column] for column in shown]
-    for column, name in enumerate(("task", *head) if len(tasks) > 1 else head):
+    left_out = {"precision", "recall", "F1" if words(rows) == "AUC" else ""}
+    shown = {name: cell for name, cell in columns(rows).items() if name not in left_out}
+    for column, name in enumerate(("task", *shown) if len(tasks) > 1 else shown):
         table.add_column(name, justify="left" if column < 1 + (len(tasks) > 1) else "right", no_wrap=True)
     for row in rows:
-        told = [cells(row)[column] for column in shown]
+        told = [cell(row) for cell in shown.values()]
         told = [row.task, *told] if len(tasks) > 1 else told
         table.add_row(*(Text(cell, style="dim" if row.trivial else "") for cell in told))
     return table
@@ -102,25 +130,31 @@ def to_json(rows: Sequence[ComparisonRow]) -> str:
 
 def _measured(name: str, task: str, results: Sequence[Result]) -> ComparisonRow:
     tests = [result.test for result in results if result.test]
-    f1s = _known(test.f1 for test in tests)
     return ComparisonRow(
         name,
         task,
         len(results),
-        _mean(f1s),
-        median(f1s) if f1s else None,
-        stdev(f1s) if len(f1s) > 1 else None,
+        *_over_seeds(test.f1 for test in tests),
         _mean(_known(test.precision for test in tests)),
         _mean(_known(test.recall for test in tests)),
         fmean(result.bytes_up_per_site_round for result in results) / 1e6,
         fmean(result.seconds for result in results),
+        False,
+        *_over_seeds(test.auc for test in tests),
     )
 
 
-def _trivial(name: str, task: str, scores: Sequence[float]) -> ComparisonRow:
+def _trivial(name: str, task: str, tests: Sequence[Score]) -> ComparisonRow:
     """Over the runs' test sets, which are mostly one."""
-    middle = median(scores)
-    return ComparisonRow(name, task, 0, fmean(scores), middle, None, None, None, None, None, trivial=True)
+    f1, f1_median, _ = _over_seeds(test.baseline_f1 for test in tests)
+    auc, auc_median, _ = _over_seeds(test.baseline_auc for test in tests)
+    return ComparisonRow(name, task, 0, f1, f1_median, *(None,) * 5, True, auc, auc_median)
+
+
+def _over_seeds(values: Iterable[float | None]) -> tuple[float | None, float | None, float | None]:
+    """Mean, median and spread of those that are known."""
+    known = _known(values)
+    return _mean(known), median(known) if known else None, stdev(known) if len(known) > 1 else None
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

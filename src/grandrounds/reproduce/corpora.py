@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grandrounds.data.corpora import SYNTHETIC, Source, read_source
+from grandrounds.data.corpora import MADE_HERE, SYNTHETIC, SYNTHETIC_BAGS, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import partition
 from grandrounds.experiment.config import Config
@@ -38,7 +38,8 @@ class PaperCorpus:
     title: str
     format: str
     train: str | None = None
-    test: str | None = None
+    test: str | float | None = None
+    """A file, or a share of train."""
     how: str = ""
     """How to obtain it, after '<title> is not there: '."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class PaperCorpus:
         if all(data is not None and (data / path).exists() for path in paths):
             return None
         where = "--data is not given" if data is None else "it is not under --data"
-        files = " and ".join([", ".join(paths[:-1]), *paths[-1:]])
+        files = " and ".join(filter(None, [", ".join(paths[:-1]), *paths[-1:]]))
         return f"{self.title} is missing ({where}): {self.how} {files} under the folder that --data names"
 
 
@@ -146,7 +147,62 @@ DOCUMENTS = _named(
     PaperCorpus(SYNTHETIC, "the synthetic corpus", SYNTHETIC, options={"hospitals": 6, "notes": 60}, validation=0.2),
 )
 
-CORPORA = {**SENTENCES, **DOCUMENTS}
+BAGS = _named(
+    PaperCorpus(
+        "nyt10",
+        "NYT10",
+        "opennre",
+        "nyt10/nyt10_train.txt",
+        "nyt10/nyt10_test.txt",
+        "take it from OpenNRE (github.com/thunlp/OpenNRE, benchmark/download_nyt10.sh), or bring NRE's text to that "
+        "format by 'grandrounds data convert --format nre --to opennre', and put",
+        validation=0.1,
+        nearest="gids",
+    ),
+    PaperCorpus(
+        "mirgene",
+        "MIRGENE",
+        "opennre",
+        "mirgene/train.jsonl",
+        "mirgene/test.jsonl",
+        "take it from its authors' repository (github.com/leebird/bionlp17), bring it to OpenNRE's JSON lines, and put",
+        {"head_type": "miRNA", "tail_type": "gene"},
+        validation=0.1,
+        nearest="bere-dti",
+    ),
+    PaperCorpus(
+        "bere-dti",
+        "BERE's drugs and targets (trained on its validation part)",
+        "bere",
+        "bere-dti/valid.json",
+        "bere-dti/test.json",
+        "take it from its authors' repository (github.com/haiya1994/BERE) and put",
+        validation=0.2,
+        task={"precision_at": [10, 50]},
+        nearest=SYNTHETIC_BAGS,
+    ),
+    PaperCorpus(
+        "gids",
+        "GIDS (its dev part, of whose pairs a fifth is tested on)",
+        "nre",
+        "gids/dev.tsv",
+        0.2,
+        "take it from its authors' repository (github.com/SharmisthaJat/RE-DS-Word-Attention-Models) and put",
+        validation=0.1,
+        task={"precision_at": [50, 100]},
+        nearest=SYNTHETIC_BAGS,
+    ),
+    PaperCorpus(
+        SYNTHETIC_BAGS,
+        "the corpus of synthetic bags",
+        SYNTHETIC_BAGS,
+        validation=0.1,
+        task={"precision_at": [50, 100, 200]},
+        nearest=SYNTHETIC_BAGS,
+    ),
+)
+
+CORPORA = {**SENTENCES, **DOCUMENTS, **BAGS}
 
 
 def label_counts(config: Config, base: Path) -> dict[str, Counter[str]]:
@@ -199,7 +255,7 @@ def _parts(config: Config, base: Path) -> dict[str, tuple[Document, ...]]:
     data = config.data
     given = {"train": data.train, "validation": data.validation, "test": data.test}
     files = {part: paths for part, paths in given.items() if not isinstance(paths, float | int)}
-    if data.format != SYNTHETIC:
+    if data.format not in MADE_HERE:
         files = {part: paths for part, paths in files.items() if paths}
     return {
         part: read_source(Source(data.format, paths_of(paths, base), data.options), part, Counter())

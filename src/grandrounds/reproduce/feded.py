@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grandrounds.reports.runs import ClassScore, Run
+from grandrounds.metrics.score import ClassScore
+from grandrounds.reports.runs import Run
 from grandrounds.reproduce.corpora import SENTENCES, label_counts
 from grandrounds.reproduce.figures import rounds_needed
 from grandrounds.reproduce.measures import (

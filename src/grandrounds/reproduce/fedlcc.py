@@ -10,7 +10,7 @@ from grandrounds.experiment.config import Config
 from grandrounds.reports.plots import Curve, Dealt, documents_and_entropy
 from grandrounds.reports.runs import Run
 from grandrounds.reproduce.corpora import DOCUMENTS, dealt, pair_counts
-from grandrounds.reproduce.figures import f1_by_round
+from grandrounds.reproduce.figures import by_round
 from grandrounds.reproduce.measures import (
     beside,
     grid_cell,
@@ -218,7 +218,7 @@ def _by_round(study: Study, runs: Mapping[str, Mapping[str, Sequence[Run]]], tit
         trivial_f1 = [run.baseline[1] for repeats in arms.values() for run in repeats if run.baseline]
         if split == "test" and trivial_f1:
             baselines[section] = trivial_f1[0]
-    figure = f1_by_round(study.target.title, panels, baselines)
+    figure = by_round(study.target.title, panels, baselines)
     notes = [f"F1 on {split} data after each round, in percent.", _NO_NUMBERS]
     return PaperTable(study.name, "", "percent", "round", list(titles.values()), rows, notes, figure=figure)
 

@@ -8,7 +8,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from grandrounds.reports.plots import Curve, draw_f1
+from grandrounds.reports.plots import Curve, draw_by_round, draw_pr
 from grandrounds.reports.svg import OTHER, SERIES, legend_above, svg
 from grandrounds.reports.wording import plural
 
@@ -37,11 +37,30 @@ def rounds_needed(
     return svg(title, 3.2, draw)
 
 
-def f1_by_round(title: str, corpora: Mapping[str, Sequence[Curve]], baselines: Mapping[str, float]) -> str:
-    """A panel a corpus; `baselines` has its trivial answer's F1, if it has one."""
+def by_round(
+    title: str, panels: Mapping[str, Sequence[Curve]], baselines: Mapping[str, float], score: str = "F1"
+) -> str:
+    """A panel a corpus or a method; `baselines` has its trivial answer's score, if it has one."""
 
     def draw(name: str, axes: Axes) -> None:
-        draw_f1(corpora[name], {"one answer": baselines[name]} if name in baselines else {}, axes)
-        axes.set_title(name, loc="left", pad=24, fontsize=10.5)
+        draw_by_round(panels[name], {"one answer": baselines[name]} if name in baselines else {}, axes, score)
+        axes.set_title(
+            name, loc="left", pad=24 if len({curve.name for curve in panels[name]}) < 4 else 38, fontsize=10.5
+        )
 
-    return svg(title, 3.4 * len(corpora), *(partial(draw, name) for name in corpora))
+    return svg(title, 3.4 * len(panels), *(partial(draw, name) for name in panels))
+
+
+Points = Sequence[tuple[float, float]]
+
+
+def precision_by_recall(title: str, panels: Mapping[str, Mapping[str, Sequence[Points]]]) -> str:
+    """A panel a setting, a colour a method, a curve a seed; points are recall and precision."""
+
+    def draw(name: str, axes: Axes) -> None:
+        curves = [Curve(method, points) for method, repeats in panels[name].items() for points in repeats]
+        draw_pr(curves, {}, axes)
+        axes.set_xlim(0, max((recall for curve in curves for recall, _ in curve.points), default=1.0))
+        axes.set_title(name, loc="left", pad=38 if len(panels[name]) > 3 else 24, fontsize=10.5)
+
+    return svg(title, 3.6 * len(panels), *(partial(draw, name) for name in panels))

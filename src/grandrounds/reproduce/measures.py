@@ -42,10 +42,10 @@ def quoted(rows: Mapping[str, Sequence[float | None]], section: str) -> list[Row
 
 
 def trivial(runs: Sequence[Run], columns: int = 3) -> Row:
-    """The F1 of the trivial answer, in the last column."""
+    """What the trivial answer has of what runs are judged by, in the last column."""
     answers = sorted({run.baseline[0] for run in runs if run.baseline})
-    f1s = [percent(run.baseline[1]) for run in runs if run.baseline]
-    return Row(f"trivial: {' or '.join(answers)}", [*[Cell()] * (columns - 1), Cell(None, f1s)], NOT_THEIRS)
+    bars = [percent(run.baseline[1]) for run in runs if run.baseline]
+    return Row(f"trivial: {' or '.join(answers)}", [*[Cell()] * (columns - 1), Cell(None, bars)], NOT_THEIRS)
 
 
 def grid_cell(cell: Mapping[str, Any]) -> str:
@@ -74,7 +74,7 @@ def rounds_to_target(
     }
     runs = study.run(corpus, dict(arms.values()))
     return {
-        key: [next((round for round, f1 in run.points("test") if f1 >= target), None) for run in runs[name]]
+        key: [next((round for round, f1 in run.points("test", "f1") if f1 >= target), None) for run in runs[name]]
         for key, (name, _) in arms.items()
     }
 
@@ -84,10 +84,10 @@ def target_told(wish: Wish) -> str:
     return f"Rounds until the test F1 is {100 * wish.target_f1:g}%; – where it is not within {limit}."
 
 
-def selection_told(runs: Mapping[str, Sequence[Run]]) -> str:
+def selection_told(runs: Mapping[str, Sequence[Run]], unit: str = ", in percent") -> str:
     by = {run.result.selected_by for repeats in runs.values() for run in repeats if run.result}
     how = "in the round that validation data choose" if by == {"validation"} else "after the last round"
-    return f"Measured on test {how}, in percent: nothing is selected on the test set."
+    return f"Measured on test {how}{unit}: nothing is selected on the test set."
 
 
 def left_out_told(runs: Mapping[str, Sequence[Run]]) -> list[str]:

@@ -17,6 +17,7 @@ from grandrounds.reports.wording import ABSENT, byte_size, count
 QUOTED = "quoted"
 UNITS: Mapping[str, Callable[[float], str]] = {
     "percent": lambda value: f"{value:.2f}",
+    "share": lambda value: f"{value:.4f}",
     "count": lambda value: count(round(value)),
     "number": lambda value: count(round(value)) if value == round(value) else f"{value:.2f}",
     "rounds": lambda value: f"{value:g}",

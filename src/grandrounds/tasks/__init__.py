@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from grandrounds.tasks.distant_re import DistantRE
 from grandrounds.tasks.document_re import DocumentRE
 from grandrounds.tasks.sentence_re import SentenceRE
 from grandrounds.tasks.task import Batch, Features, Task
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (SentenceRE, DocumentRE)}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (SentenceRE, DocumentRE, DistantRE)}
 
-__all__ = ["TASKS", "Batch", "DocumentRE", "Features", "SentenceRE", "Task"]
+__all__ = ["TASKS", "Batch", "DistantRE", "DocumentRE", "Features", "SentenceRE", "Task"]

@@ -37,7 +37,7 @@ class Extractor:
     def extract(self, document: Document, threshold: float = 0.0) -> Document:
         """The document with what the model finds in place of what it came with; scores are in `attributes`."""
         bare = self.task.without_answers(document)
-        examples, _ = self.task.examples([bare])
+        examples, _ = self.task.candidates([bare])
         if not examples:
             return bare
         features = self.task.features(examples, self.encoder)
@@ -45,7 +45,7 @@ class Extractor:
 
     def left_out(self, documents: Sequence[Document]) -> Mapping[str, int]:
         """What `extract` passes over in these documents, counted."""
-        return self.task.examples([self.task.without_answers(document) for document in documents])[1]
+        return self.task.candidates([self.task.without_answers(document) for document in documents])[1]
 
     def probabilities(self, examples: Sequence[Any]) -> NDArray[np.float32]:
         """[examples, classes]"""

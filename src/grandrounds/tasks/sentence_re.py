@@ -342,6 +342,18 @@ class PairFeatures:
             pad=pad,
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence[PairFeatures]) -> Self:
+        """Of several, one after the other."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls(
+            ids=np.concatenate([part.ids for part in parts]),
+            starts=np.concatenate([[0], lengths.cumsum()]).astype(np.int64),
+            spans=np.concatenate([part.spans for part in parts]),
+            labels=np.concatenate([part.labels for part in parts]),
+            pad=parts[0].pad,
+        )
+
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.starts)

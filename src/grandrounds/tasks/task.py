@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -73,10 +73,16 @@ class Task(ABC):
     name: ClassVar[str]
     unit: ClassVar[str]
     """What a split deals out when the config does not say: example, sentence, document or patient."""
+    whole: ClassVar[str | None] = None
+    """What public, validation and test take whole when they are shares of train, if not what is dealt out."""
     markers: ClassVar[Sequence[str]] = ()
     """Word pieces that the task reserves in the tokenizer."""
     one_class: ClassVar[bool] = True
     """Whether each row has one answer, a class of `labels`, so that predictions can be averaged and distilled."""
+    criterion: ClassVar[str] = "f1"
+    """The score by which the best round is chosen on validation data."""
+    bagged: ClassVar[bool] = False
+    """Whether facts have bags of sentences, of which some may be chosen."""
     calibrates: ClassVar[bool] = False
     """Whether what answers are decided by is chosen on validation data."""
     localized: ClassVar[bool] = False
@@ -105,6 +111,10 @@ class Task(ABC):
     def examples(self, documents: Sequence[Document]) -> tuple[Sequence[Example], Mapping[str, int]]:
         """The documents' examples, and what was left out, counted."""
 
+    def candidates(self, documents: Sequence[Document]) -> tuple[Sequence[Example], Mapping[str, int]]:
+        """What `extract` asks the model about; the examples, unless a task trains on less than it can read."""
+        return self.examples(documents)
+
     def answers(self, example: Any) -> Sequence[str]:
         """The labels that an example counts for: its own, or one or more a pair."""
         return (example.label,)
@@ -131,6 +141,18 @@ class Task(ABC):
 
     @abstractmethod
     def features(self, examples: Sequence[Any], encoder: Encoder) -> Features: ...
+
+    def bags(self, features: Any, rows: NDArray[np.int64]) -> Sequence[NDArray[np.int64]] | None:
+        """What of these rows must be in one training batch, as places in them; None: each row is by itself."""
+        return None
+
+    def facts(self, features: Any, rows: NDArray[np.int64]) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
+        """Where the task is `bagged`: each fact as all sites name it, with the places in `rows` of its sentences."""
+        raise NotImplementedError
+
+    def sureness(self, model: nn.Module, batch: Any) -> Tensor:
+        """Where the task is `bagged`: [rows, 1], the probability of each sentence's own relation."""
+        raise NotImplementedError
 
     @abstractmethod
     def model(self, encoder: Encoder) -> nn.Module: ...
@@ -195,7 +217,7 @@ class Task(ABC):
         """Group examples into what must not be torn apart between sites or splits."""
         groups: dict[str, list[int]] = {}
         for row, example in enumerate(examples):
-            groups.setdefault(_unit_key(row, example, documents, unit), []).append(row)
+            groups.setdefault(self.unit_key(row, example, documents, unit), []).append(row)
         return [
             Unit(
                 id=key,
@@ -207,6 +229,22 @@ class Task(ABC):
             )
             for key, rows in groups.items()
         ]
+
+    def unit_key(self, row: int, example: Any, documents: Sequence[Document], unit: str) -> str:
+        """Which unit of that kind an example is of."""
+        match unit:
+            case "example":
+                return str(row)
+            case "sentence":
+                return f"{example.document}.{example.sentence}"
+            case "document":
+                return str(example.document)
+            case "pair":
+                raise ConfigError(f"the unit 'pair' is for distant_re; '{self.name}' has document or patient")
+            case _:
+                document = documents[example.document]
+                patient: str = document.attributes.get("patient", f"document {example.document}")
+                return patient
 
 
 def check_relations(relations: Sequence[str], task: str) -> None:
@@ -225,17 +263,4 @@ def no_example(task: Task, where: str, notes: Mapping[str, int]) -> DataError:
     return DataError(f"{where} no example of {task.name}" + (f" (left out: {left_out})" if left_out else ""))
 
 
-UNITS = ("example", "sentence", "document", "patient")
-
-
-def _unit_key(row: int, example: Example, documents: Sequence[Document], unit: str) -> str:
-    match unit:
-        case "example":
-            return str(row)
-        case "sentence":
-            return f"{example.document}.{example.sentence}"
-        case "document":
-            return str(example.document)
-        case _:
-            document = documents[example.document]
-            return document.attributes.get("patient", f"document {example.document}")
+UNITS = ("example", "sentence", "document", "patient", "pair")

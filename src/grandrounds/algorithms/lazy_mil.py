@@ -1,0 +1,107 @@
+"""Lazy multiple instance learning (FedDS, 2020, Algorithms 1 and 2): before sites train, they agree on the one reliable
+sentence of each fact.
+
+Eq. 2  LazyMIL.score: the surest of a site's own sentences        Alg. 1  choose        Eq. 3  LazyMIL.train
+Eq. 5  mean, uniform
+
+A fact travels as a digest under a secret that the server does not know, with one byte for how sure the site is; which
+sentence it is, no one else learns.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from grandrounds.federation import (
+    Algorithm,
+    BagScores,
+    Cohort,
+    Kept,
+    Parameters,
+    Selection,
+    Server,
+    Site,
+    algorithm,
+    mean,
+    on_site,
+)
+from grandrounds.federation.payloads import DIGEST_BYTES
+
+GLOBAL, BEST = "global model", "best sentences"
+
+
+@algorithm("lazy_mil")
+class LazyMIL(Algorithm):
+    needs_secret: ClassVar[bool] = True
+    needs_bags: ClassVar[bool] = True
+    weight_by: ClassVar[str] = "uniform"  # Eq. 5
+
+    def round(self, server: Server, cohort: Cohort) -> None:
+        scores = {r.site.site: r.payload for r in cohort.ask(self.score, Parameters.of(server.model))}
+        chosen = choose(scores, server.round)
+        server.load(mean(cohort.ask_each(self.train, {site: (Selection(won),) for site, won in chosen.items()})))
+
+    @on_site
+    def score(self, site: Site, parameters: Parameters) -> BagScores:
+        """Eq. 2 for each fact of the site; the site keeps which sentence it was."""
+        site.load(parameters)
+        sure = site.infer("train", site.practice.task.sureness).values[:, 0].numpy()
+        best = {keyed(site.secret, fact): rows[sure[rows].argmax()] for fact, rows in site.facts("train")}
+        rows = np.array([row for _, row in sorted(best.items())], dtype=np.int64)
+        digests = np.frombuffer(b"".join(sorted(best)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+        site.keep(GLOBAL, site.model)
+        site.keep(BEST, Kept(rows=torch.from_numpy(rows)))
+        return BagScores(torch.from_numpy(digests.copy()), rounded(sure[rows]))
+
+    @on_site
+    def train(self, site: Site, selection: Selection) -> Parameters:
+        """Eq. 3 on the sentences that won; a site that won nothing gives back what it got."""
+        best = Kept()
+        site.recall(GLOBAL, site.model)
+        site.recall(BEST, best)
+        site.train(only=best["rows"][selection.chosen.bool()].tolist())
+        return Parameters.of(site.model)
+
+
+def rounded(p: NDArray[np.float32]) -> Tensor:
+    """A byte each, in even steps of the log-odds from -8 to 8: in steps of p itself, all that a model is sure of would
+    be equal."""
+    sure = p.astype(np.float64).clip(1e-6, 1 - 1e-6)
+    odds = np.log(sure) - np.log1p(-sure)
+    return torch.from_numpy(np.rint((odds.clip(-8, 8) + 8) * 255 / 16).astype(np.uint8))
+
+
+def keyed(secret: bytes, fact: tuple[str, ...]) -> bytes:
+    """A fact's digest, which tells nothing to who has not the sites' secret."""
+    return hmac.digest(secret, "\x1f".join(fact).encode(), "sha256")[:DIGEST_BYTES]
+
+
+def choose(scores: Mapping[str, BagScores], round: int) -> dict[str, Tensor]:
+    """Algorithm 1 on the server: for each fact the surest site. Of equally sure ones a hash of the round and of all
+    that is known of the fact decides, so that no site is favoured and every runtime decides alike."""
+    reports: dict[bytes, list[tuple[int, str, int]]] = {}
+    for site, payload in sorted(scores.items()):
+        for place, (fact, value) in enumerate(zip(payload.facts.numpy(), payload.values.tolist(), strict=True)):
+            reports.setdefault(fact.tobytes(), []).append((value, site, place))
+    chosen = {site: np.zeros(len(payload.facts), dtype=np.uint8) for site, payload in scores.items()}
+    for told in reports.values():
+        top = max(value for value, _, _ in told)
+        equals = [(site, place) for value, site, place in told if value == top]
+        if len(equals) > 1:
+            known = repr((round, [(site, value) for value, site, _ in told]))
+            equals = [min(equals, key=lambda one: (_drawn(known, one[0]), one))]
+        ((site, place),) = equals
+        chosen[site][place] = 1
+    return {site: torch.from_numpy(mask) for site, mask in chosen.items()}
+
+
+def _drawn(known: str, site: str) -> bytes:
+    return blake2b(f"{known} {site}".encode(), digest_size=8).digest()

@@ -1,0 +1,155 @@
+"""An encoder of word vectors alone: words of a public vector file, or of the public text, each with its vector.
+
+It is a Hugging Face model of type `words`, so that it is named, saved, loaded and exchanged as any other encoder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.modeling_outputs import BaseModelOutput
+
+from grandrounds.errors import DataError
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+Vectors = dict[str, NDArray[np.float32]]
+
+
+class WordsConfig(PreTrainedConfig):
+    model_type: ClassVar[str] = "words"
+
+    def __init__(self, vocab_size: int = 0, hidden_size: int = 50, pad_token_id: int = 0, **more: Any) -> None:
+        super().__init__(**more)
+        self.vocab_size, self.hidden_size, self.pad_token_id = vocab_size, hidden_size, pad_token_id
+        self.max_position_embeddings = 1 << 16  # a word's vector does not depend on its place
+
+
+class Words(PreTrainedModel):
+    """Its last hidden states are the words' vectors."""
+
+    config_class = WordsConfig
+
+    def __init__(self, config: WordsConfig) -> None:
+        super().__init__(config)
+        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
+        self.post_init()  # type: ignore[no-untyped-call]  # untyped in transformers
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embeddings
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.embeddings = value  # type: ignore[assignment]
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> BaseModelOutput:
+        return BaseModelOutput(last_hidden_state=self.embeddings(input_ids))
+
+
+AutoConfig.register("words", WordsConfig)
+AutoModel.register(WordsConfig, Words)
+
+
+def word_tokenizer(words: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Whole words in small letters; what is not among them is [UNK]."""
+    vocabulary = {word: i for i, word in enumerate(dict.fromkeys([*SPECIAL, *words]))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)
+
+
+def words_of(texts: Iterable[str], at_least: int = 2) -> list[str]:
+    """The words that occur so often, commonest first."""
+    splitter, norm = pre_tokenizers.BertPreTokenizer(), normalizers.BertNormalizer(lowercase=True)
+    counts = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(norm.normalize_str(text)))
+    kept = [word for word, number in counts.items() if number >= at_least]
+    return sorted(kept, key=lambda word: (-counts[word], word))
+
+
+def read_vectors(path: Path, wanted: Collection[str] | None = None, most: int | None = None) -> Vectors:
+    """Vectors of a GloVe text or word2vec binary file: of the words wanted, or all; at most so many. Streamed."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline()
+            header = first.split()
+            counted = len(header) == 2 and all(part.isdigit() for part in header)
+            if counted and not _is_text(file):
+                read = _binary(file, int(header[0]), int(header[1]), wanted, path)
+            else:
+                read = _text(file if counted else chain([first], file), wanted, path, 2 if counted else 1)
+            found = dict(islice(read, most))
+    except OSError as error:
+        raise DataError(f"word vectors '{path}' can't be read: {error.strerror}; check the path") from error
+    if not found:
+        raise DataError(f"word vectors '{path}' hold none of the words wanted; is it a GloVe or word2vec file?")
+    return found
+
+
+def _is_text(file: BinaryIO) -> bool:
+    """Whether what follows a header is a line of numbers; the file is put back."""
+    place = file.tell()
+    line = file.readline(1 << 20).split()
+    file.seek(place)
+    try:
+        return len(line) > 2 and all(np.isfinite(float(part)) for part in line[1:])
+    except ValueError:
+        return False
+
+
+def _text(
+    lines: Iterable[bytes], wanted: Collection[str] | None, path: Path, number: int
+) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    width = None
+    for i, line in enumerate(lines, start=number):
+        word, _, rest = line.rstrip(b"\n").partition(b" ")
+        name = word.decode("utf-8", errors="replace")
+        if not word or (wanted is not None and name not in wanted):
+            continue
+        vector = _numbers(rest, path, i)
+        width = len(vector) if width is None else width
+        if len(vector) != width or not width:
+            raise DataError(f"{path}, line {i}: a vector of {len(vector)} numbers, and others have {width}")
+        yield name, vector
+
+
+def _numbers(rest: bytes, path: Path, line: int) -> NDArray[np.float32]:
+    try:
+        return np.array(rest.split(), dtype=np.float32)
+    except ValueError as error:
+        raise DataError(f"{path}, line {line}: not a word and its numbers; is it a GloVe text file?") from error
+
+
+def _binary(
+    file: BinaryIO, words: int, width: int, wanted: Collection[str] | None, path: Path
+) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    size = 4 * width
+    for i in range(words):
+        letters = bytearray()
+        while (letter := file.read(1)) not in (b" ", b""):
+            if letter != b"\n":
+                letters += letter
+        values = file.read(size)
+        if len(values) < size:
+            raise DataError(f"{path} ends within word {i + 1} of {words}; fetch it again")
+        name = letters.decode("utf-8", errors="replace")
+        if wanted is None or name in wanted:
+            yield name, np.frombuffer(values, dtype="<f4").astype(np.float32)
+
+
+def fill_vectors(model: Any, tokenizer: Any, path: Path) -> None:
+    """Put the file's vectors in place of what was drawn, for the words that it has; the others keep theirs."""
+    vocabulary = tokenizer.get_vocab()
+    vectors = read_vectors(path, vocabulary)
+    rows = torch.tensor([vocabulary[word] for word in vectors])
+    with torch.no_grad():
+        model.embeddings.weight[rows] = torch.from_numpy(np.stack(list(vectors.values())))

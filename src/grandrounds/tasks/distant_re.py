@@ -1,0 +1,450 @@
+"""Distantly supervised relation extraction (FedDS, 2020, section 3): sentences with one pair each, labelled by a
+knowledge base and therefore noisy.
+
+A training bag is the sentences of a fact (head, relation, tail), NA included; a test bag those of a pair, and what is
+scored is the ranking of all its relations. An example is a sentence: sites hold sentences, and bags are what they make
+of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import permutations
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from grandrounds.data.documents import Document, Relation, Span, owned
+from grandrounds.errors import DataError
+from grandrounds.metrics.ranking import DECIDED, ranking_curve, thinned
+from grandrounds.models.bag_attention import (
+    Method,
+    attended,
+    attended_by_label,
+    bag_mean,
+    bag_softmax,
+    largest_in_bag,
+    surest,
+)
+from grandrounds.models.encoder import Encoder
+from grandrounds.models.entity_pair import EntityPair
+from grandrounds.models.pcnn import CNN, PCNN
+from grandrounds.tasks.sentence_re import MARKERS, Marked, PairExample, PairFeatures, PairRows, mark_pair
+from grandrounds.tasks.task import NONE, Counts, Reading, Task, check_relations
+
+HEADS: dict[str, type[nn.Module]] = {"pcnn": PCNN, "cnn": CNN, "entity_pair": EntityPair}
+ACROSS = "mentions in no sentence, or in two, in no pair"
+OVERLAPPING = "pairs of overlapping mentions, which can't both be placed"
+NOT_ONE_PAIR = "documents that are not one sentence with two mentions; label text with 'data distant' first"
+
+
+class DistantREOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["distant_re"] = "distant_re"
+    head: Literal["pcnn", "cnn", "entity_pair"] = "pcnn"
+    """What reads a sentence: on the encoder `words`, a piecewise or a plain convolution; `entity_pair` is for a
+    transformer."""
+    bag: Method = "one"
+    """How the sentences of a bag make one example."""
+    dropout: float = Field(0.5, ge=0, lt=1)
+    max_length: int = Field(128, ge=16)
+    """Words; a longer sentence is cut to a window round the pair."""
+    labels: list[str] | None = None
+    """Relation types; by default those of the corpora."""
+    precision_at: list[int] = [100, 200, 300]
+    """N of P@N."""
+
+
+@dataclass(frozen=True)
+class DistantExample(PairExample):
+    pair: tuple[str, str]
+    """The two entities, by the ids that all sites know them by."""
+
+    @property
+    def fact(self) -> tuple[str, str, str]:
+        return self.pair[0], self.label, self.pair[1]
+
+
+class DistantRE(Task):
+    name: ClassVar[str] = "distant_re"
+    unit: ClassVar[str] = "example"
+    whole: ClassVar[str] = "pair"  # else a model is tested on what it was told
+    markers: ClassVar[Sequence[str]] = MARKERS
+    criterion: ClassVar[str] = "auc"
+    bagged: ClassVar[bool] = True
+    Options: ClassVar[type[BaseModel]] = DistantREOptions
+    options: DistantREOptions
+
+    def __init__(
+        self, options: DistantREOptions, relations: Sequence[str], types: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        self.options = options
+        self._labels = (NONE, *relations)
+        self._ids = {label: i for i, label in enumerate(self._labels)}
+        self.types = frozenset(types)
+        """(head type, tail type) that relations join: what `extract` asks about in text that is not labelled."""
+
+    @classmethod
+    def of(cls, options: DistantREOptions, documents: Iterable[Document]) -> Self:
+        found, types = set[str](), set[tuple[str, str]]()
+        for document in documents:
+            for relation in document.relations:
+                found.add(relation.type)
+                types.add((document.entity(relation.head).type, document.entity(relation.tail).type))
+        relations = sorted(found) if options.labels is None else options.labels
+        check_relations(relations, cls.name)
+        return cls(options, relations, types)
+
+    @property
+    def labels(self) -> Sequence[str]:
+        return self._labels
+
+    def schema(self) -> dict[str, Any]:
+        return {"options": self.options.model_dump(), "relations": self._labels[1:], "types": sorted(self.types)}
+
+    @classmethod
+    def restore(cls, schema: Mapping[str, Any]) -> Self:
+        types = [(head, tail) for head, tail in schema["types"]]
+        return cls(DistantREOptions(**schema["options"]), schema["relations"], types)
+
+    # From documents to examples
+
+    def examples(self, documents: Sequence[Document]) -> tuple[list[DistantExample], dict[str, int]]:
+        found = [self._labelled(index, document) for index, document in enumerate(documents)]
+        examples = [example for example in found if example is not None]
+        passed_over = len(found) - len(examples)
+        return examples, {NOT_ONE_PAIR: passed_over} if passed_over else {}
+
+    def candidates(self, documents: Sequence[Document]) -> tuple[list[DistantExample], dict[str, int]]:
+        """A sentence with one pair is asked about that; in other text, all pairs of a sentence whose types relations
+        join are."""
+        examples, notes = list[DistantExample](), dict[str, int]()
+        for index, document in enumerate(documents):
+            one = self._labelled(index, document)
+            examples += [one] if one is not None else self._pairs(index, owned(document), notes)
+        return examples, notes
+
+    def _labelled(self, index: int, document: Document) -> DistantExample | None:
+        """The example of a sentence with two mentions, of two entities or, since some databases relate things to
+        themselves, of one."""
+        document = owned(document)
+        if len(document.mentions) != 2 or len(document.relations) > 1:
+            return None
+        stated = document.relations[0] if document.relations else None
+        if stated is not None and stated.type not in self._ids:
+            raise DataError(
+                f"relation type '{stated.type}' is not in the label set ({', '.join(self._labels[1:])}); "
+                "name it in task.labels, or take it out of the corpus"
+            )
+        first, last = document.entities[0], document.entities[-1]
+        mentions = (first.mentions[0], last.mentions[-1])
+        if stated is not None:
+            head, tail = document.entity(stated.head), document.entity(stated.tail)
+            mentions = stated.mentions or (head.mentions[0], tail.mentions[-1])
+        return self._example(index, 0, document, mentions, NONE if stated is None else stated.type)
+
+    def _pairs(self, index: int, document: Document, notes: dict[str, int]) -> Iterator[DistantExample]:
+        by_sentence: dict[int, list[int]] = {}
+        for m, mention in enumerate(document.mentions):
+            sentence = document.sentence_of(mention)
+            if sentence is None:
+                notes[ACROSS] = notes.get(ACROSS, 0) + 1
+            else:
+                by_sentence.setdefault(sentence, []).append(m)
+        for sentence, members in sorted(by_sentence.items()):
+            for head, tail in permutations(members, 2):
+                one, other = document.mentions[head], document.mentions[tail]
+                if (one.type, other.type) not in self.types:
+                    continue
+                if one.start < other.end and other.start < one.end:
+                    notes[OVERLAPPING] = notes.get(OVERLAPPING, 0) + 1
+                else:
+                    yield self._example(index, sentence, document, (head, tail), NONE)
+
+    def _example(
+        self, index: int, sentence: int, document: Document, mentions: tuple[int, int], label: str
+    ) -> DistantExample:
+        start, end = document.sentences[sentence] if len(document.sentences) > 1 else (0, len(document.text))
+        head, tail = (document.mentions[m] for m in mentions)
+        owner = {m: entity.id for entity in document.entities for m in entity.mentions}
+        return DistantExample(
+            document=index,
+            sentence=sentence,
+            label=label,
+            text=document.text[start:end],
+            head=Span(head.start - start, head.end - start),
+            tail=Span(tail.start - start, tail.end - start),
+            types=(head.type, tail.type),
+            mentions=mentions,
+            blinded=False,
+            pair=(head.concept or owner[mentions[0]], tail.concept or owner[mentions[1]]),
+        )
+
+    def without_answers(self, document: Document) -> Document:
+        return replace(document, relations=())
+
+    def unit_key(self, row: int, example: DistantExample, documents: Sequence[Document], unit: str) -> str:
+        """A pair is one in either direction."""
+        return "\x1f".join(sorted(example.pair)) if unit == "pair" else super().unit_key(row, example, documents, unit)
+
+    # From examples to numbers
+
+    def text(self, example: DistantExample) -> str:
+        return example.text
+
+    def question(self, example: DistantExample) -> dict[str, Any]:
+        return {name: getattr(example, name) for name in ("text", "head", "tail", "types", "pair")}
+
+    def from_question(self, question: Mapping[str, Any]) -> DistantExample:
+        try:
+            head, tail = Span(*question["head"]), Span(*question["tail"])
+            types = (str(question["types"][0]), str(question["types"][1]))
+            pair = (str(question["pair"][0]), str(question["pair"][1]))
+            text = str(question["text"])
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise DataError(
+                "an example of the public set is not one of distant_re; has the server another task?"
+            ) from error
+        return DistantExample(0, 0, NONE, text, head, tail, types, (0, 1), False, pair)
+
+    def label_counts(self, features: DistantFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.bincount(features.labels[rows], minlength=len(self._labels)).astype(np.int64)
+
+    def features(self, examples: Sequence[DistantExample], encoder: Encoder) -> DistantFeatures:
+        # In parts: as lists, half a million sentences would take gigabytes.
+        starts = range(0, max(len(examples), 1), AT_ONCE)
+        made = PairFeatures.joined([self._part(examples[start : start + AT_ONCE], encoder) for start in starts])
+        facts, names = _numbered(example.fact for example in examples)
+        pairs, _ = _numbered(example.pair for example in examples)
+        return DistantFeatures(**vars(made), facts=facts, pairs=pairs, names=names)
+
+    def _part(self, examples: Sequence[DistantExample], encoder: Encoder) -> PairFeatures:
+        segments = [_segments(example) for example in examples]
+        distinct = sorted({text for parts in segments for text, _ in parts})
+        pieces = dict(zip(distinct, encoder.pieces(distinct), strict=True))
+        tokenizer = encoder.tokenizer
+        window = min(self.options.max_length, encoder.window)
+        words = self.options.head != "entity_pair"
+        marker = dict(zip(MARKERS, tokenizer.convert_tokens_to_ids(list(MARKERS)), strict=True))
+        rows = []
+        for parts in segments:
+            cut = [(pieces[text], role) for text, role in parts]
+            if words:  # without what marks a pair: six places fewer
+                rows.append(_unmarked(mark_pair(cut, window + 6, NOTHING, NOTHING, NO_MARKER)))
+            else:
+                rows.append(mark_pair(cut, window, tokenizer.cls_token_id, tokenizer.sep_token_id, marker))
+        return PairFeatures.of(rows, [self._ids[example.label] for example in examples], tokenizer.pad_token_id)
+
+    def bags(self, features: DistantFeatures, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Places in `rows` of the sentences of each fact."""
+        return grouped(features.facts[rows])
+
+    def facts(
+        self, features: DistantFeatures, rows: NDArray[np.int64]
+    ) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
+        for bag in self.bags(features, rows):
+            yield features.names[features.facts[rows[bag[0]]]], bag
+
+    def sureness(self, model: Any, batch: DistantRows) -> Tensor:
+        p: Tensor = model.classify(model.represent(batch)).softmax(dim=1)
+        return p.gather(1, batch.labels[batch.bag][:, None])
+
+    # The network and its score
+
+    def model(self, encoder: Encoder) -> nn.Module:
+        made: Any = HEADS[self.options.head](encoder, len(self._labels), self.options.dropout)
+        if self.options.bag == "att":
+            made.diagonal = nn.Parameter(torch.ones(made.head.in_features))  # A of Lin et al., Eq. 8
+        network: nn.Module = made
+        return network
+
+    def read(self, model: Any, batch: DistantRows) -> Reading:
+        """Of sentences for ONE, else of bags."""
+        x = model.represent(batch)
+        match self.options.bag:
+            case "one":
+                return Reading(model.classify(x), x)
+            case "ave":
+                x = bag_mean(x, batch.bag, len(batch.labels))
+            case "att":
+                x = attended_by_label(x, batch.bag, batch.labels, model.diagonal * model.head.weight)
+            case _:
+                views = model.dropout(attended(x, batch.bag, len(batch.labels), model.head.weight))
+                return Reading((views * model.head.weight).sum(dim=2) + model.head.bias, views.flatten(1))
+        return Reading(model.classify(x), x)
+
+    def grade(self, reading: Reading, batch: DistantRows) -> Tensor:
+        logits = reading.logits
+        if self.options.bag == "one":
+            logits = logits[surest(logits.log_softmax(dim=1), batch.bag, batch.labels)]
+        return F.cross_entropy(logits, batch.labels)  # Eq. 3
+
+    def logits(self, model: Any, batch: DistantRows) -> Tensor:
+        """[sentences, classes], from which bags are scored, for a weighted mean of sentences has as logits that mean
+        of theirs; for attention what it weighs by follows, another [sentences, classes]."""
+        x = model.represent(batch)
+        logits: Tensor = model.classify(x)
+        match self.options.bag:
+            case "att":
+                return torch.cat([logits, x @ (model.diagonal * model.head.weight).T], dim=1)
+            case "att_ra":
+                return torch.cat([logits, x @ model.head.weight.T], dim=1)
+        return logits
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return logits[:, : len(self._labels)].softmax(dim=1)
+
+    def bag_scores(self, given: Tensor, bag: Tensor) -> Tensor:
+        """[bags, classes]: each method's rule for a test, from what `logits` gives."""
+        bags = int(bag[-1]) + 1
+        logits, scores = given[:, : len(self._labels)], given[:, len(self._labels) :]
+        match self.options.bag:
+            case "one":
+                return largest_in_bag(logits.softmax(dim=1), bag, bags)
+            case "ave":
+                return bag_mean(logits, bag, bags).softmax(dim=1)
+            case method:
+                weights = bag_softmax(scores, bag, bags)
+                views = weights.new_zeros(bags, *[logits.shape[1]] * 2)  # [bags, queries, classes]
+                views = views.index_add(0, bag, weights[:, :, None] * logits[:, None, :])
+                # A query's own class: of the softmax over what it saw, or of the softmax over what each query saw.
+                own = views.softmax(dim=2) if method == "att" else views
+                diagonal = torch.diagonal(own, dim1=1, dim2=2)
+                return diagonal if method == "att" else diagonal.softmax(dim=1)
+
+    def counts(self, logits: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64]) -> Counts:
+        order = np.argsort(features.pairs[rows], kind="stable")
+        keys = features.pairs[rows][order]
+        bag = np.concatenate([[0], (np.diff(keys) != 0).cumsum()]).astype(np.int64)
+        gold = np.zeros((bag[-1] + 1, len(self._labels)), dtype=bool)
+        gold[bag, features.labels[rows][order]] = True
+        scores = self.bag_scores(torch.from_numpy(logits[order]), torch.from_numpy(bag)).numpy()
+        curve = ranking_curve(gold[:, 1:], scores[:, 1:])
+        said = scores[:, 1:] >= DECIDED
+        drawn = {f"{axis} {i:03d}": v for axis, values in thinned(curve).items() for i, v in enumerate(values)}
+        at = {f"p@{n}": curve.precision_at(n) for n in self.options.precision_at}
+        return {
+            "auc": curve.auc,
+            "auc_2000": curve.auc_top,
+            "right": float((said & gold[:, 1:]).sum()),
+            "said": float(said.sum()),
+            "facts": float(gold[:, 1:].sum()),
+            "answers": float(gold[:, 1:].size),
+            "n": float(len(scores)),
+            **at,
+            **drawn,
+        }
+
+    def score(self, counts: Counts) -> dict[str, Any]:
+        curve = {axis: [counts[key] for key in sorted(counts) if key.startswith(f"{axis} ")] for axis in AXES}
+        named = {key: value for key, value in counts.items() if key.split(" ")[0] not in AXES or " " not in key}
+        right, said, facts, answers = (named.pop(key) for key in ("right", "said", "facts", "answers"))
+        share = facts / answers if answers else 0.0
+        return {
+            **named,
+            "n": int(named["n"]),
+            "facts": int(facts),
+            "precision": right / said if said else 0.0,
+            "recall": right / facts if facts else 0.0,
+            "f1": 2 * right / (said + facts) if said + facts else 0.0,
+            "baseline": "every relation of every pair",
+            "baseline_f1": 2 * share / (1 + share),
+            "baseline_auc": share,
+            "per_class": {},
+            "curve": curve,
+        }
+
+    def annotate(
+        self,
+        document: Document,
+        examples: Sequence[DistantExample],
+        probabilities: NDArray[np.float32],
+        threshold: float,
+    ) -> Document:
+        document, relations = owned(document), list[Relation]()
+        owner = {m: entity.id for entity in document.entities for m in entity.mentions}
+        for example, row in zip(examples, probabilities, strict=True):
+            best = int(row.argmax())
+            if best and row[best] >= threshold:
+                head, tail = (owner[m] for m in example.mentions)
+                told = {"score": f"{row[best]:.4f}"}
+                relations.append(Relation(self._labels[best], head, tail, example.mentions, told))
+        return replace(document, relations=tuple(relations))
+
+
+AXES = ("recall", "precision")
+AT_ONCE = 1 << 14
+"""Sentences that are read together."""
+
+
+@dataclass(frozen=True)
+class DistantRows(PairRows):
+    bag: Tensor
+    """[sentences]: which bag of the batch each is of; `labels` are the bags'."""
+
+
+@dataclass(frozen=True)
+class DistantFeatures(PairFeatures):
+    facts: NDArray[np.int64]
+    """[sentences]: the number of each one's fact."""
+    pairs: NDArray[np.int64]
+    names: Sequence[tuple[str, ...]]
+    """Of each fact by its number: head, relation, tail."""
+
+    @cached_property
+    def answers(self) -> NDArray[np.int64]:
+        return np.ones(len(self.facts), dtype=np.int64)
+
+    def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> DistantRows:
+        """Rows that follow one another and are of one fact are a bag."""
+        plain = super().batch(rows)
+        facts = self.facts[np.asarray(rows, dtype=np.int64)]
+        begins = np.concatenate([[True], np.diff(facts) != 0])
+        bag = torch.from_numpy(begins.cumsum() - 1)
+        return DistantRows(**{**vars(plain), "labels": plain.labels[torch.from_numpy(begins)], "bag": bag})
+
+
+def grouped(keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The places of each key, in order of the keys."""
+    order = np.argsort(keys, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1) if len(keys) else []
+
+
+def _numbered(keys: Iterable[tuple[str, ...]]) -> tuple[NDArray[np.int64], list[tuple[str, ...]]]:
+    numbers: dict[tuple[str, ...], int] = {}
+    return np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), dtype=np.int64), list(numbers)
+
+
+def _segments(example: DistantExample) -> list[tuple[str, int]]:
+    """Left context, first mention, middle, second mention, right context; roles as in sentence_re."""
+    (first, first_role), (second, second_role) = sorted([(example.head, 1), (example.tail, 2)])
+    text = example.text
+    return [
+        (text[: first.start], 0),
+        (text[first.start : first.end], first_role),
+        (text[first.end : second.start], 0),
+        (text[second.start : second.end], second_role),
+        (text[second.end :], 0),
+    ]
+
+
+NOTHING = -1
+NO_MARKER = dict.fromkeys(MARKERS, NOTHING)
+
+
+def _unmarked(marked: Marked) -> Marked:
+    """Words alone: positions tell where the entities are. A name without a word stands at the word that follows."""
+    kept = [piece for piece in marked.ids if piece != NOTHING]
+    first, past, second, end = marked.spans
+    # [CLS] and a marker stand before the name that comes first, two markers more before the other.
+    one, other = (2, 4) if first < second else (4, 2)
+    last = len(kept) - 1
+    return Marked(kept, (min(first - one, last), past - one, min(second - other, last), end - other))

@@ -1,0 +1,280 @@
+"""Lazy MIL: one winner a fact, chosen by what sites are sure of, and nothing else learnt of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import grandrounds
+from grandrounds.algorithms.lazy_mil import BEST, choose, keyed, rounded
+from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.formats import documents_json
+from grandrounds.federation import BagScores, Kept, Site
+from grandrounds.federation.exchange import Ask
+from grandrounds.federation.host import Host
+from grandrounds.federation.learner import Learner
+from tests.experiment.crashes import metrics, weights
+
+
+def told(**facts: float) -> BagScores:
+    named = sorted((keyed(b"s", (fact,)), value) for fact, value in facts.items())
+    digests = np.array([list(digest) for digest, _ in named], dtype=np.uint8).reshape(-1, 16)
+    return BagScores(torch.from_numpy(digests), torch.tensor([round(255 * v) for _, v in named], dtype=torch.uint8))
+
+
+def won(scores: dict[str, BagScores], chosen: dict[str, torch.Tensor], *facts: str) -> dict[str, list[str]]:
+    name = {keyed(b"s", (fact,)): fact for fact in facts}
+    return {
+        site: sorted(name[scores[site].facts[i].numpy().tobytes()] for i in chosen[site].nonzero().flatten().tolist())
+        for site in scores
+    }
+
+
+def test_the_surest_site_wins_each_fact() -> None:
+    scores = {"a": told(x=0.9, y=0.2), "b": told(x=0.4, y=0.3, z=0.1), "c": told(y=0.1)}
+    assert won(scores, choose(scores, 1), "x", "y", "z") == {"a": ["x"], "b": ["y", "z"], "c": []}
+
+
+def test_of_equals_one_wins_and_not_always_the_same() -> None:
+    facts = [f"f{i}" for i in range(40)]
+    winners = set()
+    for round in range(12):
+        # What is known of a fact differs by how sure they are; of those alike one site has all in a round.
+        scores = {site: told(**{fact: i / 40 for i, fact in enumerate(facts)}) for site in ("a", "b", "c")}
+        chosen = choose(scores, round)
+        total = sum(mask.int() for mask in chosen.values())
+        assert total.tolist() == [1] * 40
+        winners.add(tuple(int(mask.sum()) for mask in chosen.values()))
+        assert choose(scores, round)["a"].equal(chosen["a"])
+    assert len(winners) > 3
+    assert all(min(counts) > 0 for counts in winners)
+
+
+def test_who_wins_does_not_depend_on_the_secret() -> None:
+    def under(secret: bytes) -> dict[str, list[str]]:
+        scores = {}
+        for site in ("a", "b"):
+            named = sorted((keyed(secret, (f"f{i}",)), i % 3) for i in range(30))
+            digests = np.array([list(digest) for digest, _ in named], dtype=np.uint8)
+            values = torch.tensor([value for _, value in named], dtype=torch.uint8)
+            scores[site] = BagScores(torch.from_numpy(digests), values)
+        name = {keyed(secret, (f"f{i}",)): f"f{i}" for i in range(30)}
+        chosen = choose(scores, 5)
+        return {
+            site: sorted(name[scores[site].facts[i].numpy().tobytes()] for i in chosen[site].nonzero().flatten())
+            for site in scores
+        }
+
+    assert under(b"one") == under(b"another")
+
+
+def test_a_byte_tells_the_sure_from_the_surer_and_never_turns_an_order_round() -> None:
+    p = np.array([0.0, 1e-9, 0.001, 0.01, 0.4, 0.5, 0.6, 0.99, 0.995, 0.999, 0.9995, 1.0], dtype=np.float32)
+    found = rounded(p).tolist()
+    assert found == sorted(found)
+    assert found[:2] == [0, 0]
+    assert found[-1] == 255
+    assert len(set(found[1:])) == len(found) - 1
+    assert found[5] in (127, 128)
+
+
+def test_a_digest_is_of_the_whole_fact_and_the_secret() -> None:
+    assert keyed(b"s", ("a", "r", "b")) != keyed(b"s", ("a", "r", "c"))
+    assert keyed(b"s", ("a", "r", "b")) != keyed(b"t", ("a", "r", "b"))
+    assert keyed(b"s", ("ab", "c")) != keyed(b"s", ("a", "bc"))
+
+
+VERBS = {"inhibits": "blocks", "none": "resembles"}
+
+
+def noisy(facts: int, sentences: int, seed: int, canary: str = "", at: str = "mercy") -> list[Document]:
+    """Bags of sentences of which a third say what their fact says, at two hospitals, of which one has the canary."""
+    rng = np.random.default_rng(seed)
+    documents = []
+    for fact in range(facts):
+        relation = "inhibits" if fact % 2 else "none"
+        for s in range(sentences):
+            true = relation == "inhibits" and (s == 0 or rng.random() < 0.2)
+            head, tail = f"drug{fact}", f"gene{fact}"
+            where = ("mercy", "charity")[s % 2]
+            told = f" {canary}" if where == at else ""
+            text = f"{head} {VERBS['inhibits' if true else 'none']} {tail}{told} ."
+            mentions = (
+                Mention(0, len(head), "Drug", "T1", f"D{fact}"),
+                Mention(text.index(tail), text.index(tail) + len(tail), "Gene", "T2", f"G{fact}"),
+            )
+            entities = (Entity(f"D{fact}", "Drug", (0,)), Entity(f"G{fact}", "Gene", (1,)))
+            relations = (Relation("inhibits", f"D{fact}", f"G{fact}", (0, 1)),) if relation == "inhibits" else ()
+            held = {"hospital": where}
+            id = f"{fact}.{s}{told}"
+            documents.append(Document(id, text, (Span(0, len(text)),), mentions, entities, relations, held))
+    return documents
+
+
+Config = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    folder = tmp_path_factory.mktemp("noisy")
+    (folder / "train.jsonl").write_text(documents_json.render(noisy(24, 6, 1)))
+    (folder / "test.jsonl").write_text(documents_json.render(noisy(24, 6, 2)))
+
+    def make(**overrides: Any) -> dict[str, Any]:
+        content: dict[str, Any] = {
+            "device": "cpu",
+            "task": {"name": "distant_re", "dropout": 0.1, "precision_at": [5, 10]},
+            "data": {
+                "format": "json",
+                "train": str(folder / "train.jsonl"),
+                "test": str(folder / "test.jsonl"),
+                "public": 0.2,
+            },
+            "partition": {"scheme": "iid", "sites": 3},
+            "model": {"encoder": "words"},
+            "training": {"epochs": 3, "batch_size": 8, "learning_rate": 0.3, "optimizer": "sgd"},
+            "federation": {"rounds": 4},
+            "algorithm": {"name": "lazy_mil"},
+        }
+        for key, value in overrides.items():
+            section, name = key.split("__")
+            content[section][name] = value
+        return content
+
+    return make
+
+
+def test_it_learns_from_noisy_bags(config: Config, tmp_path: Path) -> None:
+    result = grandrounds.run(config(federation__rounds=8), out=tmp_path / "run")
+    assert result["test"]["auc"] > 0.8
+    assert result["test"]["facts"] == 12
+
+
+def test_a_site_trains_on_what_it_won_and_on_nothing_else(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: dict[tuple[str, int], list[int]] = {}
+    train = Learner.train
+
+    def watched(self: Learner, *args: Any, only: Any = None, **options: Any) -> None:
+        if isinstance(self, Site):
+            best = Kept()
+            self.recall(BEST, best)
+            assert set(only) <= set(best["rows"].tolist())
+            trained[self.who, self.round] = [self._split("train").rows[i] for i in only]
+        train(self, *args, only=only, **options)
+
+    monkeypatch.setattr(Learner, "train", watched)
+    grandrounds.run(config(), out=tmp_path / "run")
+    for round in (1, 2, 3, 4):
+        rows = [row for (_, r), held in trained.items() if r == round for row in held]
+        assert len(rows) == len(set(rows)), "two sites trained on one sentence"
+        assert len(rows) == 24 - 5, "not one sentence a fact"  # the public set has a fifth of them
+    assert len(trained) == 12
+
+
+def test_a_site_that_never_wins_still_answers(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(scores: dict[str, BagScores], round: int) -> dict[str, torch.Tensor]:
+        chosen = choose(scores, round)
+        chosen["site-02"] = torch.zeros_like(chosen["site-02"])
+        return chosen
+
+    monkeypatch.setattr("grandrounds.algorithms.lazy_mil.choose", never)
+    grandrounds.run(config(), out=tmp_path / "run")
+    assert [(line["replies"], line["lost"]) for line in metrics(tmp_path / "run")] == [(6, {})] * 4
+
+
+def test_bags_are_weighed_in_each_way(config: Config, tmp_path: Path) -> None:
+    found = {}
+    for bag in ("one", "ave", "att", "att_ra"):
+        task = {"name": "distant_re", "dropout": 0.1, "precision_at": [5], "bag": bag}
+        content = config(algorithm__name="fedavg", federation__weight_by="uniform")
+        result = grandrounds.run({**content, "task": task}, out=tmp_path / bag)
+        found[bag] = weights(tmp_path / bag)
+        assert result["test"]["auc"] > 0.3
+    assert len(set(found.values())) == 4
+
+
+Replies = list[tuple[str, str, bytes]]
+
+
+@pytest.fixture
+def replies(monkeypatch: pytest.MonkeyPatch) -> Replies:
+    """All that sites answer, as it travels: site, kind, bytes."""
+    seen: Replies = []
+    answer = Host.answer
+
+    def watched(self: Host, ask: Ask) -> Any:
+        answered = answer(self, ask)
+        if answered.packed is not None:
+            seen.append((ask.site, answered.packed.kind, answered.packed.to_bytes()))
+        return answered
+
+    monkeypatch.setattr(Host, "answer", watched)
+    return seen
+
+
+def at_two_hospitals(config: Config, folder: Path, canary: str) -> dict[str, Any]:
+    """Sites that hold what `canary` stands in at one of them; the server's public set is without it."""
+    (folder / f"{canary}.jsonl").write_text(documents_json.render(noisy(24, 6, 1, canary)))
+    (folder / "public.jsonl").write_text(documents_json.render(noisy(6, 6, 3)))
+    content = config(data__train=str(folder / f"{canary}.jsonl"), data__public=str(folder / "public.jsonl"))
+    return {**content, "partition": {"scheme": "by", "by": "hospital"}}
+
+
+CANARY = "zyzzyva"
+
+
+def test_no_word_id_or_fact_of_a_site_travels_or_is_logged(
+    config: Config, tmp_path: Path, replies: Replies, capfd: pytest.CaptureFixture[str]
+) -> None:
+    content = at_two_hospitals(config, tmp_path, CANARY)
+    grandrounds.run(content, out=tmp_path / "run")
+    assert {kind for _, kind, _ in replies} == {"bag_scores", "parameters"}
+    files = [path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file() and path.suffix != ".toml"]
+    captured = capfd.readouterr()
+    everything = [data for _, _, data in replies] + files + [captured.out.encode(), captured.err.encode()]
+    assert len(files) > 8
+    for secret in (CANARY, "drug7", "gene7", "D7", "G7"):
+        spelt = secret.encode() if len(secret) > 2 else f'"{secret}"'.encode()
+        assert not [data for data in everything if spelt in data]
+    # Nor can the server find a fact by trying: a digest is of the fact and the sites' secret.
+    sent = b"".join(data for _, kind, data in replies if kind == "bag_scores")
+    for key in (b"", b"lazy_mil", b"1"):
+        assert keyed(key, ("D7", "inhibits", "G7")) not in sent
+
+
+def test_what_one_site_won_does_not_reach_anothers_training(
+    config: Config, tmp_path: Path, replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hospitals whose shares of the facts are fixed: whatever one writes, the other trains to the same bits."""
+
+    def dealt(scores: dict[str, BagScores], round: int) -> dict[str, torch.Tensor]:
+        sides = sorted(scores)
+        masks = {site: torch.arange(len(scores[site].facts)) % 2 == sides.index(site) for site in sides}
+        return {site: mask.to(torch.uint8) for site, mask in masks.items()}
+
+    monkeypatch.setattr("grandrounds.algorithms.lazy_mil.choose", dealt)
+    for canary in ("blocks", "resembles"):  # words that the model knows, at mercy alone
+        content = at_two_hospitals(config, tmp_path, canary)
+        content["federation"]["rounds"] = 1
+        grandrounds.run(content, out=tmp_path / f"run {canary}")
+    trained = {site: [data for who, kind, data in replies if (who, kind) == (site, "parameters")] for site in HOSPITALS}
+    assert trained["charity"][0] == trained["charity"][1]
+    assert trained["mercy"][0] != trained["mercy"][1]
+
+
+HOSPITALS = ("charity", "mercy")
+
+
+def test_scores_cost_a_fraction_of_what_parameters_do(config: Config, tmp_path: Path, replies: Replies) -> None:
+    grandrounds.run(config(federation__rounds=1), out=tmp_path / "run")
+    sizes = {kind: [len(data) for _, k, data in replies if k == kind] for kind in ("bag_scores", "parameters")}
+    facts = 24
+    assert max(sizes["bag_scores"]) <= 17 * facts + 300  # a digest and a byte each, and a header
+    assert max(sizes["bag_scores"]) * 20 < min(sizes["parameters"])

@@ -1,0 +1,113 @@
+"""Word vectors: read from what others publish, streamed, and put where their words are."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from grandrounds.errors import ConfigError, DataError
+from grandrounds.experiment.config import make_config
+from grandrounds.experiment.simulation import prepare
+from grandrounds.models.encoder import Encoder
+from grandrounds.models.words import read_vectors, word_tokenizer, words_of
+from tests.conftest import DISTANT_RE, TinyConfig
+
+VECTORS = {"the": [0.5, -1.0, 2.0], "eased": [1.0, 0.25, -3.0], "naïve": [4.0, 5.0, 6.0]}
+
+
+def glove(path: Path, header: str = "") -> Path:
+    lines = [f"{word} {' '.join(map(str, vector))}\n" for word, vector in VECTORS.items()]
+    path.write_text(header + "".join(lines), encoding="utf-8")
+    return path
+
+
+def word2vec(path: Path, newline: bytes = b"\n") -> Path:
+    body = b"".join(word.encode() + b" " + struct.pack("<3f", *vector) + newline for word, vector in VECTORS.items())
+    path.write_bytes(b"3 3\n" + body)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["glove", "fasttext", "word2vec", "word2vec without newlines"])
+def test_each_kind_of_file_gives_the_same_vectors(kind: str, tmp_path: Path) -> None:
+    match kind:
+        case "glove":
+            path = glove(tmp_path / "v")
+        case "fasttext":
+            path = glove(tmp_path / "v", "3 3\n")
+        case "word2vec":
+            path = word2vec(tmp_path / "v")
+        case _:
+            path = word2vec(tmp_path / "v", b"")
+    assert {word: vector.tolist() for word, vector in read_vectors(path).items()} == VECTORS
+    assert read_vectors(path, {"eased", "other"}).keys() == {"eased"}
+    assert list(read_vectors(path, most=2)) == ["the", "eased"]
+
+
+def test_a_glove_file_of_two_numbers_is_no_header(tmp_path: Path) -> None:
+    (tmp_path / "v").write_text("a 1\nb 2\n")
+    assert {word: vector.tolist() for word, vector in read_vectors(tmp_path / "v").items()} == {"a": [1.0], "b": [2.0]}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"the 1 2\neased 1\n", "line 2: a vector of 1 numbers, and others have 2"),
+        (b"the 1 x\n", "line 1: not a word and its numbers"),
+        (b"2 3\nthe \x00\x00\x80?", "ends within word 1 of 2"),
+        (b"", "none of the words"),
+    ],
+)
+def test_a_damaged_file_is_named(content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "v").write_bytes(content)
+    with pytest.raises(DataError, match=said):
+        read_vectors(tmp_path / "v")
+    with pytest.raises(DataError, match="can't be read"):
+        read_vectors(tmp_path / "none")
+
+
+def test_words_are_in_small_letters_and_the_rare_are_unknown() -> None:
+    words = words_of(["The pain eased.", "the pain, THE end"])
+    assert words == ["the", "pain"]
+    tokenizer = word_tokenizer(words)
+    assert tokenizer.convert_ids_to_tokens(tokenizer("The end: pain")["input_ids"]) == ["the", "[UNK]", "[UNK]", "pain"]
+
+
+def test_vectors_stand_at_their_words_and_others_are_drawn(tmp_path: Path) -> None:
+    encoder = Encoder.find("words", (), ["the dose the dose"], glove(tmp_path / "v"))
+    assert len(encoder.tokenizer) == 7  # five special ones, the, dose
+    torch.manual_seed(0)
+    weight = encoder.build().embeddings.weight.detach().numpy()  # type: ignore[union-attr,operator]
+    place = encoder.tokenizer.get_vocab()
+    np.testing.assert_array_equal(weight[place["the"]], VECTORS["the"])
+    assert np.abs(weight[place["dose"]]).max() > 0
+    assert encoder.width == 3
+    whole = Encoder.find("words", (), [], glove(tmp_path / "v"), 2)
+    assert set(whole.tokenizer.get_vocab()) >= {"the", "eased"}
+    assert len(whole.tokenizer) == 7
+
+
+def test_a_run_takes_the_vectors_words_or_the_publics(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    glove(tmp_path / "v")
+    model = {"encoder": "words", "vectors": str(tmp_path / "v")}
+    words = {}
+    for vocabulary in (None, "public"):
+        content = tiny_config(task=DISTANT_RE, model={**model, **({"vocabulary": vocabulary} if vocabulary else {})})
+        made = prepare(make_config(content), tmp_path, tmp_path / str(vocabulary))
+        words[vocabulary] = set(made.practice.encoder.tokenizer.get_vocab())
+        weight = made.model.encoder.embeddings.weight  # type: ignore[union-attr]
+        row = made.practice.encoder.tokenizer.get_vocab()["the"]
+        assert weight[row].tolist() == VECTORS["the"]  # type: ignore[index]
+    assert words["public"] & {"naïve", "showed"} == {"showed"}
+    assert words[None] & {"eased", "showed"} == {"eased"}
+
+
+@pytest.mark.parametrize("model", [{"encoder": "tiny", "vectors": "v"}, {"encoder": "words", "vocabulary": "vectors"}])
+def test_settings_that_would_say_nothing_are_refused(
+    model: dict[str, str], tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"model\.vectors"):
+        prepare(make_config(tiny_config(task=DISTANT_RE, model=model)), tmp_path, tmp_path / "run")
