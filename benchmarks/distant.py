@@ -61,7 +61,7 @@ class Race:
     def __init__(self, folder: Path, vectors: Path) -> None:
         documents = {part: read("opennre", folder / f"{part}.jsonl").documents for part in ("train", "test")}
         self.task = DistantRE.of(DistantREOptions(labels=RELATIONS), documents["train"])
-        self.encoder = Encoder.find("words", vectors=vectors)
+        self.encoder = Encoder.find("words", vectors=vectors, first_words=WORDS)
         self.features = {
             part: self.task.features(self.task.examples(held)[0], self.encoder) for part, held in documents.items()
         }

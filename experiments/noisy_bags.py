@@ -13,17 +13,21 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 import grandrounds
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.algorithms.lazy_mil import BEST, LazyMIL
 from grandrounds.data.synthetic.bags import synthesize_bags
 from grandrounds.federation import Kept, Parameters, Selection, Site, algorithm, on_site
+from grandrounds.reports.plots import Curve, draw_by_round, draw_pr
+from grandrounds.reports.svg import svg
 
 BAGS = {"facts": 400, "unrelated": 1600, "test": 200}
 METHODS = {"lazy_mil": "one", "one": "one", "ave": "ave", "att": "att", "att_ra": "att_ra"}
@@ -119,6 +123,33 @@ def run(method: str, fraction: float, seed: int, rounds: int, out: Path) -> dict
     return found
 
 
+def draw(found: Sequence[dict[str, Any]], out: Path) -> None:
+    """Precision by recall for each C, and how many choices are right by round, as SVG; seeds share a colour."""
+    fractions = sorted({one["fraction"] for one in found})
+
+    def curves(fraction: float, axes: Axes) -> None:
+        chosen = [one for one in found if one["fraction"] == fraction]
+        points = [
+            (one["method"], zip(one["curve"]["recall"], one["curve"]["precision"], strict=True)) for one in chosen
+        ]
+        draw_pr([Curve(name, list(pairs)) for name, pairs in points], {}, axes)
+        axes.set_title(f"C = {fraction:g}", loc="left", pad=38, fontsize=10.5)
+
+    def choices(axes: Axes) -> None:
+        whose = [
+            (f"{who}, C = {one['fraction']:g}", values)
+            for one in found
+            for who, values in one["choice"].items()
+            if one["method"] == "lazy_mil" and (who == "together" or one["fraction"] == max(fractions))
+        ]
+        draw_by_round([Curve(name, list(enumerate(values, 1))) for name, values in whose], {}, axes, "right choices")
+
+    (out / "curves.svg").write_text(
+        svg("Precision by recall", 3.6 * len(fractions), *(partial(curves, c) for c in fractions))
+    )
+    (out / "choices.svg").write_text(svg("Sentences chosen that say their fact, by round", 3.4, choices))
+
+
 def told(values: Sequence[float]) -> str:
     return f"{fmean(values):.3f}" + (f" ± {stdev(values):.3f}" if len(values) > 1 else "")
 
@@ -138,6 +169,8 @@ def main() -> None:
             for method in wish.methods:
                 found.append(run(method, fraction, seed, wish.rounds, wish.out))
                 print(f"{method}, C = {fraction}, seed {seed}: AUC {found[-1]['test']['auc']:.3f}", flush=True)
+    (wish.out / "noisy_bags.json").write_text(json.dumps(found) + "\n")
+    draw(found, wish.out)
     print("\n| method | C | AUC | P@50 | P@100 | P@200 | chosen rightly, first and last five rounds |")
     print("|---|---|---|---|---|---|---|")
     for method in wish.methods:

@@ -209,6 +209,19 @@ def softmax(z: np.ndarray) -> np.ndarray:
     return powers / powers.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.parametrize(("head", "encoder"), [("cnn", "words"), ("pcnn", None), ("entity_pair", None)])
+def test_what_reads_a_sentence_can_be_exchanged(
+    head: str, encoder: str | None, tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    """Convolutions over words or over a transformer's states, or the transformer's own two entities."""
+    model = {"model.encoder": encoder} if encoder else {}
+    content = tiny_config(task={**DISTANT_RE, "head": head}, algorithm={"name": "lazy_mil"}, **model)
+    result = grandrounds.run(content, out=tmp_path / "run")
+    assert result["test"]["auc"] > result["test"]["baseline_auc"]
+    loaded = grandrounds.load(tmp_path / "run" / "model")
+    assert type(loaded.model).__name__ == {"cnn": "CNN", "pcnn": "PCNN", "entity_pair": "EntityPair"}[head]
+
+
 def test_a_model_reads_text_that_was_not_labelled(tiny_config: TinyConfig, tmp_path: Path) -> None:
     content = tiny_config(task=DISTANT_RE, **{"training.epochs": 6, "training.learning_rate": 5e-3})
     grandrounds.run(content, out=tmp_path / "run")
