@@ -24,6 +24,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "feded": {"algorithm": {"name": "feded", "download": "predictions", "vote": "counts"}, "federation.fraction": 0.5},
     "fedlcc": {"algorithm": {"name": "fedlcc", "mu": 1.0}, "task": DOCUMENT_RE, "federation.fraction": 0.5},
     "lazy_mil": {"algorithm": {"name": "lazy_mil"}, "task": DISTANT_RE},
+    "fedner": {"algorithm": {"name": "fedner", "batch": 12, "iterations": 4}},
 }
 KILLED_AT_SYNC = """
 import os, signal
