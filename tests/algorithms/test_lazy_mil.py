@@ -14,6 +14,8 @@ import grandrounds
 from grandrounds.algorithms.lazy_mil import BEST, choose, keyed, rounded
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
+from grandrounds.errors import ConfigError
+from grandrounds.experiment.config import make_config
 from grandrounds.federation import BagScores, Kept, Site
 from grandrounds.federation.exchange import Ask
 from grandrounds.federation.host import Host
@@ -198,6 +200,21 @@ def test_bags_are_weighed_in_each_way(config: Config, tmp_path: Path) -> None:
         found[bag] = weights(tmp_path / bag)
         assert result["test"]["auc"] > 0.3
     assert len(set(found.values())) == 4
+
+
+@pytest.mark.parametrize("bag", ["ave", "att_ra"])
+def test_a_contrast_is_of_whole_bags(bag: str, config: Config, tmp_path: Path) -> None:
+    found = {}
+    for algorithm in ({"name": "moon"}, {"name": "fedavg"}):
+        content = config(federation__rounds=2, federation__weight_by="uniform", task__bag=bag)
+        grandrounds.run({**content, "algorithm": algorithm}, out=tmp_path / algorithm["name"])
+        found[algorithm["name"]] = weights(tmp_path / algorithm["name"])
+    assert found["moon"] != found["fedavg"]
+
+
+def test_predictions_of_bags_are_not_averaged(config: Config) -> None:
+    with pytest.raises(ConfigError, match="'distant_re' may find several"):
+        make_config(config(algorithm__name="feded"))
 
 
 Replies = list[tuple[str, str, bytes]]
