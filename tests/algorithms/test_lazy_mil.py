@@ -11,9 +11,11 @@ import pytest
 import torch
 
 import grandrounds
-from grandrounds.algorithms.lazy_mil import BEST, choose, keyed, rounded
+from grandrounds.algorithms.lazy_mil import BEST, choose, keyed, rounded, two_bytes, zero
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
+from grandrounds.errors import ConfigError
+from grandrounds.experiment.config import make_config
 from grandrounds.federation import BagScores, Kept, Site
 from grandrounds.federation.exchange import Ask
 from grandrounds.federation.host import Host
@@ -24,7 +26,7 @@ from tests.experiment.crashes import metrics, weights
 def told(**facts: float) -> BagScores:
     named = sorted((keyed(b"s", (fact,)), value) for fact, value in facts.items())
     digests = np.array([list(digest) for digest, _ in named], dtype=np.uint8).reshape(-1, 16)
-    return BagScores(torch.from_numpy(digests), torch.tensor([round(255 * v) for _, v in named], dtype=torch.uint8))
+    return BagScores(torch.from_numpy(digests), two_bytes(np.array([round(255 * v) for _, v in named])))
 
 
 def won(scores: dict[str, BagScores], chosen: dict[str, torch.Tensor], *facts: str) -> dict[str, list[str]]:
@@ -41,36 +43,48 @@ def test_the_surest_site_wins_each_fact() -> None:
 
 
 def test_of_equals_one_wins_and_not_always_the_same() -> None:
-    facts = [f"f{i}" for i in range(40)]
     winners = set()
     for round in range(12):
-        # What is known of a fact differs by how sure they are; of those alike one site has all in a round.
-        scores = {site: told(**{fact: i / 40 for i, fact in enumerate(facts)}) for site in ("a", "b", "c")}
+        scores = {site: told(x=0.5, y=0.5) for site in ("a", "b", "c")}
         chosen = choose(scores, round)
-        total = sum(mask.int() for mask in chosen.values())
-        assert total.tolist() == [1] * 40
-        winners.add(tuple(int(mask.sum()) for mask in chosen.values()))
-        assert choose(scores, round)["a"].equal(chosen["a"])
-    assert len(winners) > 3
-    assert all(min(counts) > 0 for counts in winners)
+        assert sum(mask.int() for mask in chosen.values()).tolist() == [1, 1]
+        winners.update(site for site, mask in chosen.items() if mask.any())
+        assert all(choose(scores, round)[site].equal(mask) for site, mask in chosen.items())
+    assert winners == {"a", "b", "c"}
 
 
 def test_who_wins_does_not_depend_on_the_secret() -> None:
+    """Neither on how facts are then ordered, nor on the zeros that are counted from."""
+
     def under(secret: bytes) -> dict[str, list[str]]:
         scores = {}
-        for site in ("a", "b"):
-            named = sorted((keyed(secret, (f"f{i}",)), i % 3) for i in range(30))
-            digests = np.array([list(digest) for digest, _ in named], dtype=np.uint8)
-            values = torch.tensor([value for _, value in named], dtype=torch.uint8)
-            scores[site] = BagScores(torch.from_numpy(digests), values)
-        name = {keyed(secret, (f"f{i}",)): f"f{i}" for i in range(30)}
+        for site in ("a", "b", "c"):
+            sure = {keyed(secret, (f"f{i}",)): (i * ord(site)) % 7 for i in range(60) if (i + ord(site)) % 4}
+            digests = np.array([list(digest) for digest in sorted(sure)], dtype=np.uint8)
+            values = np.array([value + zero(secret, digest, 5) for digest, value in sorted(sure.items())])
+            scores[site] = BagScores(torch.from_numpy(digests), two_bytes(values))
+        name = {keyed(secret, (f"f{i}",)): f"f{i}" for i in range(60)}
         chosen = choose(scores, 5)
         return {
             site: sorted(name[scores[site].facts[i].numpy().tobytes()] for i in chosen[site].nonzero().flatten())
             for site in scores
         }
 
-    assert under(b"one") == under(b"another")
+    found = under(b"one")
+    assert found == under(b"another")
+    assert all(found.values())
+
+
+def test_a_level_is_not_told() -> None:
+    """Facts that all sites are as sure of look like any others, and another round counts from elsewhere."""
+    digests = [keyed(b"s", (f"f{i}",)) for i in range(2000)]
+    for sure in (0, 255):
+        values = np.array([zero(b"s", digest, 1) for digest in digests]) + sure
+        assert values.max() < 65536
+        assert values.mean() == pytest.approx(32768, abs=2500)
+        assert len(set(values.tolist())) > 1900
+    assert zero(b"s", digests[0], 1) != zero(b"s", digests[0], 2)
+    assert zero(b"s", digests[0], 1) != zero(b"t", digests[0], 1)
 
 
 def test_a_byte_tells_the_sure_from_the_surer_and_never_turns_an_order_round() -> None:
@@ -200,6 +214,21 @@ def test_bags_are_weighed_in_each_way(config: Config, tmp_path: Path) -> None:
     assert len(set(found.values())) == 4
 
 
+@pytest.mark.parametrize("bag", ["ave", "att_ra"])
+def test_a_contrast_is_of_whole_bags(bag: str, config: Config, tmp_path: Path) -> None:
+    found = {}
+    for algorithm in ({"name": "moon"}, {"name": "fedavg"}):
+        content = config(federation__rounds=2, federation__weight_by="uniform", task__bag=bag)
+        grandrounds.run({**content, "algorithm": algorithm}, out=tmp_path / algorithm["name"])
+        found[algorithm["name"]] = weights(tmp_path / algorithm["name"])
+    assert found["moon"] != found["fedavg"]
+
+
+def test_predictions_of_bags_are_not_averaged(config: Config) -> None:
+    with pytest.raises(ConfigError, match="'distant_re' may find several"):
+        make_config(config(algorithm__name="feded"))
+
+
 Replies = list[tuple[str, str, bytes]]
 
 
@@ -276,5 +305,5 @@ def test_scores_cost_a_fraction_of_what_parameters_do(config: Config, tmp_path: 
     grandrounds.run(config(federation__rounds=1), out=tmp_path / "run")
     sizes = {kind: [len(data) for _, k, data in replies if k == kind] for kind in ("bag_scores", "parameters")}
     facts = 24
-    assert max(sizes["bag_scores"]) <= 17 * facts + 300  # a digest and a byte each, and a header
+    assert max(sizes["bag_scores"]) <= 18 * facts + 300  # a digest and two bytes each, and a header
     assert max(sizes["bag_scores"]) * 20 < min(sizes["parameters"])

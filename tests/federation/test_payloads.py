@@ -49,7 +49,7 @@ PAYLOADS: dict[str, Payload] = {
     "scores": Scores({'tp/Tr"IP': 3.0, "fn/Fieber über 39°": 0.125, "n": 10.0}),
     "done": Done(),
     "label_counts": LabelCounts(torch.tensor([5, 0])),
-    "bag_scores": BagScores(torch.arange(48, dtype=torch.uint8).reshape(3, 16), torch.tensor([0, 255, 7]).byte()),
+    "bag_scores": BagScores(torch.arange(48, dtype=torch.uint8).reshape(3, 16), torch.arange(6).reshape(3, 2).byte()),
     "selection": Selection(torch.tensor([0, 1, 1]).byte()),
     "public_set": PublicSet([{"text": 'Fieber über 39° " \n', "head": [0, 6], "blinded": False}, {"text": ""}]),
 }
@@ -345,11 +345,12 @@ def test_label_counts_must_be_whole_numbers_and_some() -> None:
 
 
 def test_bag_scores_are_bytes_of_facts_in_order_each_once() -> None:
-    facts, values = torch.arange(48, dtype=torch.uint8).reshape(3, 16), torch.tensor([1, 2, 3]).byte()
+    facts, values = torch.arange(48, dtype=torch.uint8).reshape(3, 16), torch.arange(6).reshape(3, 2).byte()
     for wrong in (facts.flip(0), facts[[0, 0, 1]]):
         refused(Packed("bag_scores", {}, {"facts": wrong, "values": values}), "in order, each once")
     refused(Packed("bag_scores", {}, {"facts": facts[:, :8], "values": values}), "shape")
     refused(Packed("bag_scores", {}, {"facts": facts, "values": values[:2]}), "shape")
+    refused(Packed("bag_scores", {}, {"facts": facts, "values": values[:, 0]}), "shape")
     refused(Packed("bag_scores", {}, {"facts": facts, "values": values.float()}), "type")
     refused(Packed("bag_scores", {}, {"facts": facts}), "values")
     refused(Packed("bag_scores", {}, {}), "facts")

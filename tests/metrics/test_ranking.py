@@ -32,9 +32,13 @@ def test_the_area_is_scikit_learns_of_the_same_points(seed: int) -> None:
     assert curve.auc_top < curve.auc
 
 
-def test_equal_scores_keep_the_order_of_bags() -> None:
-    curve = ranking_curve(np.array([[True], [False]]), np.array([[0.5], [0.5]], dtype=np.float32))
-    assert curve.precision.tolist() == [1, 0.5]
+def test_who_can_tell_no_answer_from_another_gets_chance_in_whatever_order_the_file_is() -> None:
+    gold = np.zeros((1000, 5), dtype=bool)
+    gold[:200, 0] = True  # related pairs first
+    for order in (gold, gold[::-1]):
+        assert ranking_curve(order, np.ones(gold.shape, dtype=np.float32)).auc == pytest.approx(0.04, abs=0.01)
+    again = [ranking_curve(gold, np.ones(gold.shape, dtype=np.float32)).precision for _ in range(2)]
+    np.testing.assert_array_equal(*again)
 
 
 def test_a_thinned_curve_ends_where_recall_is_full() -> None:

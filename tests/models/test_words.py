@@ -56,6 +56,7 @@ def test_a_glove_file_of_two_numbers_is_no_header(tmp_path: Path) -> None:
     ("content", "said"),
     [
         (b"the 1 2\neased 1\n", "line 2: a vector of 1 numbers, and others have 2"),
+        (b"the 1 2\neased 1 2 3\n", "line 2: a vector of 3 numbers, and others have 2"),
         (b"the 1 x\n", "line 1: not a word and its numbers"),
         (b"2 3\nthe \x00\x00\x80?", "ends within word 1 of 2"),
         (b"", "none of the words"),
@@ -67,6 +68,12 @@ def test_a_damaged_file_is_named(content: bytes, said: str, tmp_path: Path) -> N
         read_vectors(tmp_path / "v")
     with pytest.raises(DataError, match="can't be read"):
         read_vectors(tmp_path / "none")
+
+
+def test_a_name_of_several_words_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "v").write_text("the 1 2\n. . . 3 4\nat name@domain.com 5 6\n. 7 8\n")
+    found = {word: vector.tolist() for word, vector in read_vectors(tmp_path / "v").items()}
+    assert found == {"the": [1.0, 2.0], ".": [7.0, 8.0]}
 
 
 def test_words_are_in_small_letters_and_the_rare_are_unknown() -> None:

@@ -110,6 +110,11 @@ def test_a_pair_is_a_unit_of_distant_re_alone() -> None:
         SentenceRE.of(SentenceREOptions(), corpus()).unit_key(0, examples[0], [], "pair")
 
 
+def test_precision_is_of_at_least_one_answer() -> None:
+    with pytest.raises(ConfigError, match=r"task\.precision_at\.1: input should be greater than or equal to 1"):
+        make_config({"task": {"name": "distant_re", "precision_at": [5, 0]}})
+
+
 def test_words_stand_without_marks_and_positions_say_where_the_pair_is(words: Encoder) -> None:
     made = task()
     (example,), _ = made.examples([stated("cox is bound by aspirin today", "aspirin", "cox", "binds")])

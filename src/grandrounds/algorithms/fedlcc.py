@@ -40,8 +40,9 @@ class FedLCC(FedAvg):
         return Parameters.of(site.model)
 
     def contrasted(self, site: Site) -> Loss | None:
-        """Eq. 13. Both frozen nets look at the site's data once, whatever the number of epochs; in a site's first
-        round there is no previous one, and the loss is the task's."""
+        """Eq. 13. Both frozen nets look at the site's data once, whatever the number of epochs (but at bags, which only
+        training makes, with each batch); in a site's first round there is no previous one, and the loss is the task's.
+        """
         if not self.mu or not site.holds(PREVIOUS):
             return None
         task, previous = site.practice.task, site.frozen()
@@ -50,12 +51,15 @@ class FedLCC(FedAvg):
         def view(model: nn.Module, batch: Any) -> Tensor:
             return self.viewed(task.read(model, batch))
 
-        towards, away = site.infer("train", view), site.infer("train", view, previous)
+        nets = (site.frozen(), previous)
+        seen = [] if task.bagged else [site.infer("train", view, net) for net in nets]
 
         def loss(model: nn.Module, batch: Any) -> Tensor:
             reading = task.read(model, batch)
             here = self.viewed(reading)
-            there, before = (net.at(batch.index).to(here.device) for net in (towards, away))
+            with torch.no_grad():
+                frozen = [rows.at(batch.index) for rows in seen] or [view(net, batch) for net in nets]
+            there, before = (one.to(here.device) for one in frozen)
             return task.grade(reading, batch) + self.mu * contrast(here, there, before, self.temperature)
 
         return loss

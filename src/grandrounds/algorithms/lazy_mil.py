@@ -4,8 +4,9 @@ sentence of each fact.
 Eq. 2  LazyMIL.score: the surest of a site's own sentences        Alg. 1  choose        Eq. 3  LazyMIL.train
 Eq. 5  mean, uniform
 
-A fact travels as a digest under a secret that the server does not know, with one byte for how sure the site is; which
-sentence it is, no one else learns.
+A fact travels as a digest under a secret that the server does not know, with two bytes for how sure the site is; which
+sentence it is, no one else learns. How sure is told from a zero that sites draw anew for each fact and round: the
+server can compare sites, but a level would tell it the relation.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class LazyMIL(Algorithm):
         digests = np.frombuffer(b"".join(sorted(best)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
         site.keep(GLOBAL, site.model)
         site.keep(BEST, Kept(rows=torch.from_numpy(rows)))
-        return BagScores(torch.from_numpy(digests.copy()), rounded(sure[rows]))
+        zeros = [zero(site.secret, digest, site.round) for digest in sorted(best)]
+        return BagScores(torch.from_numpy(digests.copy()), two_bytes(rounded(sure[rows]) + zeros))
 
     @on_site
     def train(self, site: Site, selection: Selection) -> Parameters:
@@ -71,12 +73,13 @@ class LazyMIL(Algorithm):
         return Parameters.of(site.model)
 
 
-def rounded(p: NDArray[np.float32]) -> Tensor:
-    """A byte each, in even steps of the log-odds from -8 to 8: in steps of p itself, all that a model is sure of would
-    be equal."""
+def rounded(p: NDArray[np.float32]) -> NDArray[np.int64]:
+    """0 to 255, in even steps of the log-odds from -8 to 8: in steps of p itself, all that a model is sure of would be
+    equal."""
     sure = p.astype(np.float64).clip(1e-6, 1 - 1e-6)
     odds = np.log(sure) - np.log1p(-sure)
-    return torch.from_numpy(np.rint((odds.clip(-8, 8) + 8) * 255 / 16).astype(np.uint8))
+    steps: NDArray[np.int64] = np.rint((odds.clip(-8, 8) + 8) * 255 / 16).astype(np.int64)
+    return steps
 
 
 def keyed(secret: bytes, fact: tuple[str, ...]) -> bytes:
@@ -84,19 +87,31 @@ def keyed(secret: bytes, fact: tuple[str, ...]) -> bytes:
     return hmac.digest(secret, "\x1f".join(fact).encode(), "sha256")[:DIGEST_BYTES]
 
 
+def zero(secret: bytes, digest: bytes, round: int) -> int:
+    """From where all sites count how sure they are of a fact in a round; with 255 more it still fits two bytes."""
+    drawn = hmac.digest(secret, digest + round.to_bytes(4, "big"), "sha256")
+    return int.from_bytes(drawn[:8], "big") % (65536 - 255)
+
+
+def two_bytes(values: NDArray[np.int64]) -> Tensor:
+    """[n] -> [n, 2], the higher first."""
+    return torch.from_numpy(np.stack([values >> 8, values & 255], axis=1).astype(np.uint8))
+
+
 def choose(scores: Mapping[str, BagScores], round: int) -> dict[str, Tensor]:
     """Algorithm 1 on the server: for each fact the surest site. Of equally sure ones a hash of the round and of all
     that is known of the fact decides, so that no site is favoured and every runtime decides alike."""
     reports: dict[bytes, list[tuple[int, str, int]]] = {}
     for site, payload in sorted(scores.items()):
-        for place, (fact, value) in enumerate(zip(payload.facts.numpy(), payload.values.tolist(), strict=True)):
+        values = payload.values.numpy().astype(np.int64) @ (256, 1)
+        for place, (fact, value) in enumerate(zip(payload.facts.numpy(), values.tolist(), strict=True)):
             reports.setdefault(fact.tobytes(), []).append((value, site, place))
     chosen = {site: np.zeros(len(payload.facts), dtype=np.uint8) for site, payload in scores.items()}
     for told in reports.values():
         top = max(value for value, _, _ in told)
         equals = [(site, place) for value, site, place in told if value == top]
         if len(equals) > 1:
-            known = repr((round, [(site, value) for value, site, _ in told]))
+            known = repr((round, [(site, top - value) for value, site, _ in told]))
             equals = [min(equals, key=lambda one: (_drawn(known, one[0]), one))]
         ((site, place),) = equals
         chosen[site][place] = 1

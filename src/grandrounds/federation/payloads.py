@@ -320,7 +320,7 @@ class BagScores(Payload):
     facts: Tensor
     """[facts, 16] bytes, in order, none twice: what order a site keeps its facts in says nothing."""
     values: Tensor
-    """[facts], a byte each: two would tell sentences apart, one tells what is needed."""
+    """[facts, 2] bytes: how sure, in 256 steps, counted from a zero that only sites know."""
 
     def pack(self, compression: Compression) -> Packed:
         return Packed(self.kind, {}, {"facts": self.facts, "values": self.values})
@@ -328,7 +328,7 @@ class BagScores(Payload):
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
         number = len(packed.tensors["facts"]) if "facts" in packed.tensors and packed.tensors["facts"].ndim else 0
-        shapes = {"facts": (number, DIGEST_BYTES), "values": (number,)}
+        shapes = {"facts": (number, DIGEST_BYTES), "values": (number, 2)}
         _check_manifest(packed.tensors, shapes, frozenset(shapes))
         facts, values = packed.tensors["facts"], packed.tensors["values"]
         if facts.dtype != torch.uint8 or values.dtype != torch.uint8:

@@ -109,24 +109,23 @@ def _is_text(file: BinaryIO) -> bool:
 def _text(
     lines: Iterable[bytes], wanted: Collection[str] | None, path: Path, number: int
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    width = None
+    width = 0
     for i, line in enumerate(lines, start=number):
         word, _, rest = line.rstrip(b"\n").partition(b" ")
+        width = width or len(rest.split())
         name = word.decode("utf-8", errors="replace")
         if not word or (wanted is not None and name not in wanted):
             continue
-        vector = _numbers(rest, path, i)
-        width = len(vector) if width is None else width
+        numbers = rest.split()
+        try:
+            vector = np.array(numbers, dtype=np.float32)
+        except ValueError as error:
+            if len(numbers) > width:
+                continue  # ". . ." in glove.840B: a name of several words, which no text is cut into
+            raise DataError(f"{path}, line {i}: not a word and its numbers; is it a GloVe text file?") from error
         if len(vector) != width or not width:
             raise DataError(f"{path}, line {i}: a vector of {len(vector)} numbers, and others have {width}")
         yield name, vector
-
-
-def _numbers(rest: bytes, path: Path, line: int) -> NDArray[np.float32]:
-    try:
-        return np.array(rest.split(), dtype=np.float32)
-    except ValueError as error:
-        raise DataError(f"{path}, line {line}: not a word and its numbers; is it a GloVe text file?") from error
 
 
 def _binary(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -59,7 +59,7 @@ class DistantREOptions(BaseModel):
     """Words; a longer sentence is cut to a window round the pair."""
     labels: list[str] | None = None
     """Relation types; by default those of the corpora."""
-    precision_at: list[int] = [100, 200, 300]
+    precision_at: list[Annotated[int, Field(ge=1)]] = [100, 200, 300]
     """N of P@N."""
 
 
@@ -80,6 +80,7 @@ class DistantRE(Task):
     markers: ClassVar[Sequence[str]] = MARKERS
     criterion: ClassVar[str] = "auc"
     bagged: ClassVar[bool] = True
+    one_class: ClassVar[bool] = False  # a pair may have several relations, and a bag has one label for all its rows
     Options: ClassVar[type[BaseModel]] = DistantREOptions
     options: DistantREOptions
 
@@ -311,14 +312,16 @@ class DistantRE(Task):
                 return largest_in_bag(logits.softmax(dim=1), bag, bags)
             case "ave":
                 return bag_mean(logits, bag, bags).softmax(dim=1)
-            case method:
+            case "att_ra":  # a softmax over what each query saw of its own class
+                own = bag_softmax(scores, bag, bags) * logits
+                return own.new_zeros(bags, own.shape[1]).index_add(0, bag, own).softmax(dim=1)
+            case _:  # each query's own class, of the softmax over what it saw
                 weights = bag_softmax(scores, bag, bags)
-                views = weights.new_zeros(bags, *[logits.shape[1]] * 2)  # [bags, queries, classes]
-                views = views.index_add(0, bag, weights[:, :, None] * logits[:, None, :])
-                # A query's own class: of the softmax over what it saw, or of the softmax over what each query saw.
-                own = views.softmax(dim=2) if method == "att" else views
-                diagonal = torch.diagonal(own, dim1=1, dim2=2)
-                return diagonal if method == "att" else diagonal.softmax(dim=1)
+                found = logits.new_zeros(bags, logits.shape[1])
+                for r, weight in enumerate(weights.T):  # all at once, NYT10 would take gigabytes
+                    view = torch.zeros_like(found).index_add(0, bag, weight[:, None] * logits)
+                    found[:, r] = view.softmax(dim=1)[:, r]
+                return found
 
     def counts(self, logits: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64]) -> Counts:
         order = np.argsort(features.pairs[rows], kind="stable")
