@@ -18,7 +18,7 @@ demo: install
 	$(BIN)/grandrounds demo
 
 test: install
-	$(BIN)/pytest -n 2 -m "not real"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not real"
 
 lint: install
 	$(BIN)/ruff check .
