@@ -127,7 +127,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory, tiny_config: TinyConfig
     return make
 
 
-@pytest.mark.parametrize("name", ["fedavg", "local_only", "feded", "fedlcc"])
+@pytest.mark.parametrize("name", list(SETTINGS))
 def test_a_run_killed_at_random_moments_ends_with_the_same_bits(federation: Any, name: str) -> None:
     disturbed = federation(name)
     killed_at_random(disturbed, 2, random.Random(f"two moments of {name}"))
