@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 from grandrounds.data.documents import Document
 from grandrounds.data.formats.source import Format, Notes, load
@@ -16,7 +16,8 @@ def read(path: Path, notes: Notes, *, breaks: str = "paragraph") -> Iterator[Doc
     if breaks not in get_args(Breaks):
         raise GrandRoundsError(unknown("breaks", breaks, get_args(Breaks)))
     content = load(path)
-    yield Document(path.name.removesuffix(".gz"), content, split_sentences(content, breaks=breaks))  # type: ignore[arg-type]
+    sentences = split_sentences(content, breaks=cast("Breaks", breaks))
+    yield Document(path.name.removesuffix(".gz"), content, sentences)
 
 
 FORMAT = Format("text", "plain text, a document a file", read, suffixes=(".txt",))
