@@ -14,6 +14,8 @@ from safetensors.torch import load_file
 import grandrounds
 from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError
+from grandrounds.experiment.config import make_config
+from grandrounds.experiment.simulation import prepare
 from tests.conftest import corpus, write_corpus
 
 Content = Callable[..., dict[str, Any]]
@@ -98,6 +100,24 @@ def test_a_share_for_validation_stays_at_its_site(content: Content, tmp_path: Pa
     result = grandrounds.run(made, out=tmp_path / "run")
     assert result["best_round"] is not None
     assert set(result["validation"]["learners"]) == set(KNOWN)
+
+
+def test_a_share_for_the_test_stays_at_its_site_and_is_no_other_seed_s(content: Content, tmp_path: Path) -> None:
+    made = content({**FEDNER, "iterations": 2}, {name: {"test": 0.25} for name in KNOWN})
+    held = {}
+    for seed in (1, 2):
+        simulation = prepare(make_config({**made, "seed": seed}), tmp_path, tmp_path / f"run{seed}")
+        for name, resident in simulation.residents.items():
+            train, test = (len(resident.splits[part].rows) for part in ("train", "test"))
+            # Of 48 documents, a fifth is public: test takes its quarter of all of them, not of what is left.
+            assert test / (train + test) == pytest.approx(0.25 / 0.8, abs=0.03)
+            split = resident.splits["test"]
+            held[seed, name] = [split.features.said.gold[row] for row in split.rows]  # type: ignore[attr-defined]
+    assert all(held[1, name] == held[2, name] for name in KNOWN)
+    for share in (-0.1, 0.8):
+        made["sites"]["charity"]["test"] = share
+        with pytest.raises(ConfigError, match=r"sites\.charity\.test are shares of train .*: together below 1"):
+            make_config(made)
 
 
 def test_what_one_model_for_all_can_t_have_is_refused(content: Content, tmp_path: Path) -> None:

@@ -110,9 +110,10 @@ class SiteSection(Section):
     sites of the partition, by name or pattern ("site-0*")."""
 
     train: Paths | None = None
-    validation: Paths | None = None
-    test: Paths | None = None
-    """What the site's own model is chosen and tested on, for algorithms that leave each site with one."""
+    validation: float | Paths | None = None
+    test: float | Paths | None = None
+    """What the site's own model is chosen and tested on, or the share of its train that is; for algorithms that leave
+    each site with one."""
     format: str | None = None
     options: dict[str, Any] | None = None
     """Of the reader, instead of data.options."""
@@ -149,10 +150,7 @@ class Config(Section):
         _known("data.format", self.data.format, formats)
         for name, site in self.sites.items():
             _known(f"sites.{name}.format", site.format or self.data.format, formats)
-        shares = {part: getattr(self.data, part) for part in ("public", "validation", "test")}
-        given = {part: share for part, share in shares.items() if isinstance(share, float | int)}
-        if any(share < 0 for share in given.values()) or sum(given.values()) >= 1:
-            raise ConfigError(f"data.{', data.'.join(given)} are shares of train ({given}): together below 1")
+        self._check_shares()
         _known("partition.scheme", self.partition.scheme, SCHEMES)
         _known("partition.entropy", self.partition.entropy or "paper", READINGS)
         _known("partition.unit", self.partition.unit or "example", UNITS)
@@ -169,6 +167,17 @@ class Config(Section):
         if lacking and len(lacking) < len(self.sites):
             raise ConfigError(f"sites.{lacking[0]} has no train, as other sites do: give every site a corpus, or none")
         return self
+
+    def _check_shares(self) -> None:
+        of_data = {f"data.{part}": getattr(self.data, part) for part in ("public", "validation", "test")}
+        sites = [
+            {f"sites.{name}.{part}": getattr(site, part) for part in ("validation", "test")}
+            for name, site in self.sites.items()
+        ]
+        for own in ({}, *sites):
+            given = {key: share for key, share in {**of_data, **own}.items() if isinstance(share, float | int)}
+            if any(share < 0 for share in given.values()) or sum(given.values()) >= 1:
+                raise ConfigError(f"{', '.join(given)} are shares of train ({given}): together below 1")
 
     def _check_own(self, name: str, site: SiteSection) -> None:
         """What only a site with a model of its own can have."""

@@ -238,7 +238,7 @@ class _Corpora:
                 options = data.options if site.options is None else site.options
                 for part in ("train", "validation", "test"):
                     paths = getattr(site, part)
-                    if paths is not None:
+                    if paths is not None and not isinstance(paths, float):
                         source = Source(site.format or data.format, paths_of(paths, base), options)
                         self._add(_part_of(name, part), source)
         elif data.train is not None or data.format in MADE_HERE:
@@ -291,24 +291,26 @@ class _Rows:
                 if (key := _part_of(name, own)) in by_part:
                     self._own[name][own] = _examples(by_part.pop(key))
         given = {part: list(by_part.pop(part)) for part in ("test", "public", "validation") if part in by_part}
-        left = 1.0
+        left = dict.fromkeys(by_part, 1.0)
         for part in ("test", "public", "validation"):
-            if part not in given:
-                fraction = float(getattr(config.data, part) or 0.0)
-                given[part] = []
-                for source, units in by_part.items():
-                    if not units:
-                        continue  # a site without examples has nothing to share, and is left out later
-                    # A share of train as it was, though other parts have already been taken out; tests of several
-                    # seeds are of the same examples.
-                    seed = 0 if part == "test" else config.seed
-                    taken, by_part[source] = share(units, fraction / left, seed, part)
-                    if part == VALIDATION and config.own_labels:
-                        # Only a site knows its labels, so what it is validated on stays there.
-                        self._own[source.removeprefix(TRAIN_OF)].setdefault(part, _examples(taken))
-                    else:
-                        given[part] += taken
-                left -= fraction
+            shared, of_all = part not in given, getattr(config.data, part)
+            given.setdefault(part, [])
+            for source, units in by_part.items():
+                if not units:
+                    continue  # a site without examples has nothing to share, and is left out later
+                site = source.removeprefix(TRAIN_OF)
+                of_site = getattr(config.sites[site], part, None) if site in self._own else None
+                fraction = of_site if isinstance(of_site, float) else float(of_all or 0.0) if shared else 0.0
+                # A share of train as it was, though other parts have already been taken out; tests of several
+                # seeds are of the same examples.
+                seed = 0 if part == "test" else config.seed
+                taken, by_part[source] = share(units, fraction / left[source], seed, part)
+                left[source] -= fraction
+                # Only a site knows its labels, so what it is validated on stays there.
+                if isinstance(of_site, float) or (part == VALIDATION and config.own_labels):
+                    self._own[site].setdefault(part, _examples(taken))
+                else:
+                    given[part] += taken
         self.test, self.public, self.validation = (_examples(given[part]) for part in ("test", "public", "validation"))
         if not self.test and "test" not in self.at_all_sites():
             raise DataError(f"the test corpus holds no example of {task.name}")
