@@ -79,8 +79,11 @@ class Hosts:
     def enrolment(self, site: str) -> Path:
         return self.root / "enrolment" / site
 
+    def test_data(self, site: str) -> Path:
+        return self.folder / "test.jsonl"
+
     def join(self, site: str, *options: str | Path) -> Running:
-        data = ("--data", self.folder / f"{site}.jsonl", "--format", "json", "--test", self.folder / "test.jsonl")
+        data = ("--data", self.folder / f"{site}.jsonl", "--format", "json", "--test", self.test_data(site))
         self.running[site] = start("site", "join", self.enrolment(site), *data, *options)
         return self.running[site]
 
@@ -127,6 +130,49 @@ class Hosts:
         for process in self.running.values():
             if not process.ended(0):
                 process.kill()
+
+
+TYPES = {"charity": ("problem", "treatment"), "general": ("treatment",), "mercy": ("test",)}
+"""Which types each hospital annotates, where it may choose."""
+
+
+class OwnLabels(Hosts):
+    """Hospitals that annotate different things, one of them in another tag scheme; each is tested on its own data."""
+
+    def __init__(self, folder: Path, encoder: Path | str, **settings: Any) -> None:
+        super().__init__(
+            folder,
+            encoder,
+            task={"name": "ner", "filters": 8, "hidden": 8, "character_width": 4},
+            data={"format": "json", "public": "public.jsonl"},
+            algorithm={"name": "fedner", "batch": 12, "iterations": 3},
+            **settings,
+        )
+        for i, (site, types) in enumerate(TYPES.items()):
+            train = planted(corpus(32, site), CANARIES[33 * i : 33 * i + 34])
+            write_corpus(folder / f"{site}.jsonl", annotated(train, types))
+            write_corpus(self.test_data(site), annotated(corpus(16, f"{site}t"), types))
+            self.content["sites"][site]["test"] = self.test_data(site).name
+        self.content["sites"]["mercy"]["task"] = {"scheme": "BIOES"}
+        self.config.write_text(tomli_w.dumps(self.content))
+
+    def test_data(self, site: str) -> Path:
+        return self.folder / f"{site}-test.jsonl"
+
+    def enrol(self, site: str) -> None:
+        super().enrol(site)
+        if "task" in self.content["sites"][site]:
+            about = self.enrolment(site) / "site.toml"
+            about.write_text(about.read_text() + tomli_w.dumps({"task": self.content["sites"][site]["task"]}))
+
+
+def annotated(documents: Sequence[Document], types: Sequence[str]) -> list[Document]:
+    """With mentions of these types alone; what another hospital annotates is text here."""
+    out = []
+    for document in documents:
+        mentions = tuple(m for m in document.mentions if m.type in types)
+        out.append(replace(document, mentions=mentions, entities=(), relations=()))
+    return out
 
 
 def free_port() -> int:

@@ -20,7 +20,7 @@ from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.audit import compare, verify
 from grandrounds.federation.keys import issue_certificate, make_authority
 from tests.cli.commands import Running, run, start
-from tests.hosts import CANARIES, SITES, Hosts, everything, until
+from tests.hosts import CANARIES, SITES, Hosts, OwnLabels, everything, until
 
 Found = Callable[..., Hosts]
 
@@ -62,6 +62,33 @@ def test_the_model_is_that_of_one_process_and_no_word_of_a_site_reaches_the_coor
     for canary in CANARIES:
         assert any(canary.encode() in (hosts.folder / f"{site}.jsonl").read_bytes() for site in SITES)
         assert not [path for path, data in seen.items() if canary.encode() in data]
+
+
+@pytest.mark.parametrize("encoder", ["words", "bert"])
+def test_sites_with_labels_of_their_own_have_the_bits_of_one_process(
+    tmp_path: Path, encoder_folder: Callable[[str], Path], encoder: str
+) -> None:
+    """What a site's own label set shapes is drawn there and stays there; the rest starts from the coordinator's, whose
+    word vectors or pretrained weights the site does not have."""
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("pain 1 2 3 4\nthe 4 5 6 7\n")
+    words = {"encoder": "words", "vectors": str(vectors), "vocabulary": "public"}
+    own = {"encoder": str(encoder_folder("bert"))}
+    hosts = OwnLabels(tmp_path, "words", model=words if encoder == "words" else own).found()
+    try:
+        result = hosts.run().json()
+        assert hosts.models() == hosts.reference_models()
+        assert set(result["test"]["learners"]) == set(SITES)
+        assert result["test"] == json.loads((hosts.reference() / "result.json").read_text())["test"]
+        about = hosts.enrolment("mercy") / "private" / "models" / "mercy" / "grandrounds.json"
+        assert json.loads(about.read_text())["schema"]["types"] == ["test"]
+        assert json.loads(about.read_text())["schema"]["options"]["scheme"] == "BIOES"
+    finally:
+        hosts.close()
+    for folder in list(hosts.root.rglob("private")):
+        shutil.rmtree(folder)
+    seen = everything(hosts.root)
+    assert not [path for path, data in seen.items() for canary in CANARIES if canary.encode() in data]
 
 
 def rounds(hosts: Hosts) -> int:

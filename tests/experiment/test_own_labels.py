@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,15 @@ import pytest
 from safetensors.torch import load_file
 
 import grandrounds
-from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import make_config
 from grandrounds.experiment.simulation import prepare
 from tests.conftest import corpus, write_corpus
+from tests.hosts import annotated
 
 Content = Callable[..., dict[str, Any]]
 KNOWN = {"charity": ("treatment", "problem"), "mercy": ("test",)}
 """Which types each hospital annotates; what the other one does, it leaves as text."""
-
-
-def annotated(documents: list[Document], types: tuple[str, ...]) -> list[Document]:
-    """With mentions of these types alone."""
-    out = []
-    for document in documents:
-        mentions = tuple(m for m in document.mentions if m.type in types)
-        out.append(replace(document, mentions=mentions, entities=(), relations=()))
-    return out
 
 
 @pytest.fixture

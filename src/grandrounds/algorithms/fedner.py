@@ -63,7 +63,8 @@ class FedNER(Algorithm):
         modules = {name[:i] for name in parameters for i, sign in enumerate(f"{name}.") if sign == "."}
         for part in self.private or ():
             if part not in modules:
-                raise ConfigError(f"algorithm.private: {unknown('part of the model', part, modules)}")
+                tops = {module.partition(".")[0] for module in modules}
+                raise ConfigError(f"algorithm.private: {unknown('part of the model', part, tops)}")
         if not any(self.shared(name) for name in parameters):
             raise ConfigError("algorithm.private names all of the model: nothing is learnt together; take local_only")
 

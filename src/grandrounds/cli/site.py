@@ -59,6 +59,9 @@ def join(
     test: Annotated[
         Optional[Path], typer.Option(help="Documents to evaluate on here, for algorithms that ask.")
     ] = None,
+    validation: Annotated[
+        Optional[Path], typer.Option(help="Documents to choose the best round by, for algorithms that ask.")
+    ] = None,
     policy: Annotated[Optional[Path], typer.Option(help="A TOML file: which payload kinds may leave.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would leave, kind by kind, and join nothing.")
@@ -74,7 +77,7 @@ def join(
 
     ours = read_enrolment(enrolment)
     with waiting("reading and tokenising"):
-        holding = read_holding(ours, [data], format, [test] if test else [])
+        holding = read_holding(ours, [data], format, [test] if test else [], [validation] if validation else [])
     if policy is not None:
         holding = with_policy(holding, Policy.load(policy))
     counts = ", ".join(f"{count} {what}" for what, count in holding.resident.registration.counts.items())

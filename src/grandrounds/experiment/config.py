@@ -197,8 +197,11 @@ class Config(Section):
     @property
     def own_labels(self) -> bool:
         """Whether each site has the label set of its own corpus."""
-        task = TASKS[self.task["name"]]
-        return self.own_corpora and task.labels_may_differ and self.make_algorithm().labels_may_differ()
+        return self.own_corpora and self.labels_may_differ
+
+    @property
+    def labels_may_differ(self) -> bool:
+        return TASKS[self.task["name"]].labels_may_differ and self.make_algorithm().labels_may_differ()
 
     @property
     def own_corpora(self) -> bool:
@@ -240,7 +243,7 @@ class Config(Section):
     def make_algorithm(self) -> Algorithm:
         options = dict(self.algorithm)
         made = make_algorithm(str(options.pop("name", "")), options)
-        return made.fitted(TASKS[self.task["name"]].private_parts(self.task_options()))
+        return made.fitted(TASKS[self.task["name"]].private_parts(self.task_options(), self.model.encoder))
 
     def _check_algorithm(self) -> None:
         algorithm, compression = self.make_algorithm(), self.federation.compression

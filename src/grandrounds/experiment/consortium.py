@@ -43,6 +43,7 @@ from grandrounds.experiment.ground import (
 from grandrounds.experiment.loop import Conduct
 from grandrounds.experiment.meeting import Meeting, Onlooker
 from grandrounds.experiment.terms import Terms, read_terms, write_terms
+from grandrounds.federation.contract import Registration
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.flower.grid import OverGrid, Roster
 from grandrounds.federation.flower.superlink import EVERYWHERE, SuperLink
@@ -59,6 +60,7 @@ from grandrounds.federation.payloads import PublicSet
 from grandrounds.tasks import TASKS
 from grandrounds.tasks.task import Task, no_example
 
+NOBODY_S = "Entity"
 SPLITS = ("public", "validation", "test")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -192,7 +194,7 @@ class _Corpora:
                 )
                 parts[part] = range(len(self.documents), len(self.documents) + len(documents))
                 self.documents += documents
-        if "test" not in parts:
+        if "test" not in parts and not config.make_algorithm().personal:
             raise ConfigError("data.test is missing: name the corpus that the coordinator tests on")
         self._parts = parts
 
@@ -223,7 +225,7 @@ def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
     texts = [task.text(examples[row]) for row in rows.get("public", [])]
     encoder = find_encoder(resolved(config.model.encoder, base), config.model, base, task, texts, folder)
     practice = Practice(task, encoder, config.training, config.seed, find_device(config.device))
-    splits = server_splits(task.features(examples, encoder), rows, public)
+    splits = server_splits(task.features(examples, encoder), rows, public) if examples else {}
     made = write_terms(
         folder,
         config,
@@ -236,9 +238,12 @@ def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
 
 
 def _task(config: Config, corpora: _Corpora) -> Task:
+    kind, options = TASKS[config.task["name"]], config.task_options()
     try:
-        return TASKS[config.task["name"]].of(config.task_options(), corpora.for_labels())
+        return kind.of(options, corpora.for_labels())
     except DataError as error:
+        if config.labels_may_differ:  # the coordinator's are nobody's; its model needs some
+            return kind.of(options.model_copy(update={"labels": [NOBODY_S]}), ())
         raise ConfigError(
             "the label set is unknown: name it in task.labels, or give the coordinator a public set that shows it"
         ) from error
@@ -257,7 +262,9 @@ def server_ground(config: Config, base: Path, terms: Terms) -> Ground:
     if (0 if public is None else len(public.examples), "" if public is None else public.digest) != terms.public:
         raise ConfigError("the coordinator's public set is not the one that sites were enrolled with; put it back")
     practice = terms.practice(config.training, find_device(config.device))
-    splits: Mapping[str, Split] = server_splits(terms.task.features(examples, terms.encoder), rows, public)
+    splits: Mapping[str, Split] = {}
+    if examples:
+        splits = server_splits(terms.task.features(examples, terms.encoder), rows, public)
     model = practice.initial_model()
     manifest = manifest_of(model, config.make_algorithm())
     expected = expected_of(model, manifest, terms.task, terms.public)
@@ -300,10 +307,16 @@ def coordinate(
         folder.claim(config)  # the sites fit: from here on there is a run to go on with
         table = [SiteRow(site.site, site.counts["notes"], site.counts["examples"], {}) for site in sites]
         left_out = sorted(set(founded.sites) - {site.site for site in sites})
-        ground = replace(ground, table=table, left_out=left_out)
+        ground = replace(ground, table=table, left_out=left_out, at_sites=_at_all(sites, config))
         result = Conduct(config, folder, ground, sites, transport, watcher, terms.digest).go()
         meeting.close()
         return result
+
+
+def _at_all(sites: Sequence[Registration], config: Config) -> frozenset[str]:
+    """What every site can be scored on by itself."""
+    parts = ("validation", "test") if config.make_algorithm().personal else ()
+    return frozenset(part for part in parts if all(part in site.counts for site in sites))
 
 
 def _keys(consortium: Consortium, at_least: int | None) -> dict[str, PublicKey]:

@@ -29,7 +29,7 @@ from grandrounds.federation.contract import Registration
 from grandrounds.federation.desk import Desk
 from grandrounds.federation.host import Host, Resident
 from grandrounds.federation.keys import read_private
-from grandrounds.federation.learner import Practice, Split
+from grandrounds.federation.learner import VALIDATION, Practice, Split
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.shelf import Shelf
@@ -53,6 +53,8 @@ class SiteFile(BaseModel):
     device: str = "auto"
     training: dict[str, Any] = Field(default_factory=dict)
     """What of [training] is different here."""
+    task: dict[str, Any] = Field(default_factory=dict)
+    """What of [task] is different here, where labels may differ: labels, a tag scheme."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The reader's own options."""
 
@@ -105,35 +107,43 @@ class Holding:
     labels: Mapping[str, int]
 
 
-def read_holding(enrolment: Enrolment, data: Sequence[Path], format: str, test: Sequence[Path] = ()) -> Holding:
-    """The site's corpus as the terms' task and the site's encoder see it."""
+def read_holding(
+    enrolment: Enrolment,
+    data: Sequence[Path],
+    format: str,
+    test: Sequence[Path] = (),
+    validation: Sequence[Path] = (),
+) -> Holding:
+    """The site's corpus as the task and the site's encoder see it."""
     terms, site = enrolment.terms, enrolment.site
     torch.set_num_threads(terms.config.threads)
     notes: Counter[str] = Counter()
-    sources = {"train": data, **({"test": test} if test else {})}
+    sources = {part: paths for part, paths in (("train", data), (VALIDATION, validation), ("test", test)) if paths}
     parts = {part: read_source(Source(format, paths, site.options), part, notes) for part, paths in sources.items()}
-    practice = _practice(enrolment)
-    splits, counted = {}, Counter[str]()
+    practice = _practice(enrolment, [document for part, some in parts.items() if part != "test" for document in some])
+    task = practice.task
+    splits, counted, counts = {}, Counter[str](), dict[str, int]()
     for part, documents in parts.items():
-        examples, left = terms.task.examples(documents)
+        examples, left = task.examples(documents)
         notes += Counter(left)
         if not examples:
-            raise no_example(terms.task, f"the {part} data hold", left)
-        features = terms.task.features(examples, practice.encoder)
-        splits[part] = Split(features, np.arange(len(examples)))
+            raise no_example(task, f"the {part} data hold", left)
+        splits[part] = Split(task.features(examples, practice.encoder), np.arange(len(examples)))
         if part == "train":
-            counted.update(label for example in examples for label in terms.task.answers(example))
-            counts = {"examples": len(examples), "notes": len({example.document for example in examples})}
+            counted.update(label for example in examples for label in task.answers(example))
+            counts |= {"examples": len(examples), "notes": len({example.document for example in examples})}
             patients = {documents[example.document].attributes.get("patient") for example in examples}
             if None not in patients:
                 counts["patients"] = len(patients)
+        else:
+            counts[part] = len(examples)
     manifest = manifest_of(practice.initial_model(), terms.config.make_algorithm())
     if site.encoder is not None and manifest:
         raise ConfigError(
             f"site.toml names an encoder of this site's own, but '{terms.config.algorithm['name']}' shares weights: "
             "all sites need the same one"
         )
-    registration = Registration(site.name, counts, terms.task.labels, manifest)
+    registration = Registration(site.name, counts, task.labels, manifest)
     policy = Policy.load(enrolment.folder / site.policy) if site.policy else Policy()
     return Holding(parts["train"], Resident(registration, splits, practice, policy), dict(notes), counted)
 
@@ -174,7 +184,7 @@ def make_host(enrolment: Enrolment, holding: Holding) -> Host:
     return Host(
         terms.config.make_algorithm(),
         {resident.registration.site: resident},
-        expected_of(model, resident.registration.manifest, terms.task, terms.public),
+        expected_of(model, resident.registration.manifest, resident.practice.task, terms.public),
         PrivateStore(state / "states", memory=0),
         terms.config.federation.compression,
         terms.digest,
@@ -189,13 +199,21 @@ def with_policy(holding: Holding, policy: Policy) -> Holding:
     return replace(holding, resident=replace(holding.resident, policy=policy))
 
 
-def _practice(enrolment: Enrolment) -> Practice:
+def _practice(enrolment: Enrolment, documents: Sequence[Document]) -> Practice:
     terms, site = enrolment.terms, enrolment.site
     try:
         training = Training(**{**terms.config.training.model_dump(), **site.training})
     except ValidationError as error:
         raise explained(error, Training, f"{enrolment.folder / 'site.toml'}: training.") from error
     practice = terms.practice(training, find_device(site.device))
+    if terms.config.labels_may_differ:
+        task = terms.task_at(site.task, documents)
+        practice = replace(practice, task=task, drawn=task.label_parts)
+    elif site.task:
+        raise ConfigError(
+            f"{enrolment.folder / 'site.toml'}: task is this site's own, but '{terms.config.algorithm['name']}' needs "
+            "one task for all"
+        )
     if site.encoder is None:
         return practice
     folder = enrolment.folder / site.encoder

@@ -146,7 +146,7 @@ class Conduct:
 
     def _begin(self) -> None:
         """Start anew, or from the last good checkpoint."""
-        labels = None if self.config.own_labels else self.ground.practice.task.labels
+        labels = None if self.config.labels_may_differ else self.ground.practice.task.labels
         check_registrations(self.sites, labels, self.ground.expected.manifest)
         for site in self.sites:
             weight(site, self.federation.weight_by)  # ConfigError here, not after the first site has trained

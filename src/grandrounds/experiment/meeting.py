@@ -145,7 +145,8 @@ class Meeting:
             raise ConfigError(f"site '{name}' calls itself '{site.site}': it has another site's enrolment")
         if not all(1 <= count < MOST for count in counts.values()) or not {"examples", "notes"} <= counts.keys():
             raise ConfigError(f"site '{name}' registered counts that can't be")
-        check_registrations([site], self._terms.task.labels, self._ground.expected.manifest)
+        labels = None if self._terms.config.labels_may_differ else self._terms.task.labels
+        check_registrations([site], labels, self._ground.expected.manifest)
         _, public = self._terms.public
         if held and public and public not in held:
             self._watcher.say(

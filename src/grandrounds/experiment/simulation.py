@@ -181,7 +181,7 @@ class _Schools:
         features = task.features([found[place] for place in places], like.practice.encoder)
         ends = np.cumsum([0, *map(len, rows.values())])
         splits = {part: Split(features, np.arange(a, b)) for part, a, b in zip(rows, ends, ends[1:], strict=False)}
-        return _School(replace(like.practice, task=task), features, splits)
+        return _School(replace(like.practice, task=task, drawn=task.label_parts), features, splits)
 
     def _make(self, name: str) -> _School:
         config, task, rows = self._config, self._task, self._rows

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 import torch
+from pydantic import ValidationError
 
 from grandrounds import __version__
+from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.experiment.config import Config, make_config, without_none
+from grandrounds.experiment.config import Config, explained, make_config, without_none
 from grandrounds.federation.learner import Practice
 from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder
@@ -42,8 +45,10 @@ class Terms:
     @cached_property
     def digest(self) -> str:
         """The same at all who hold the same terms and the same package: it is in every ask."""
-        held = (self.folder / "model" / name for name in ("grandrounds.json", "config.json", "model.safetensors"))
-        files = {path.name: sha256(path.read_bytes()).hexdigest() for path in held}
+        model = self.folder / "model"
+        held = [model / name for name in ("grandrounds.json", "config.json", "model.safetensors")]
+        held += sorted(path for path in model.glob("*/**/*") if path.is_file())  # a language model
+        files = {str(path.relative_to(model)): _digest(path) for path in held}
         files["tokenizer"] = self.tokenizer
         return sha256(
             json.dumps([__version__, self.config.decisive(), self.public, files], sort_keys=True).encode()
@@ -56,6 +61,23 @@ class Terms:
     def practice(self, training: Training, device: torch.device) -> Practice:
         start = self.folder / "model" / "model.safetensors"
         return Practice(self.task, self.encoder, training, self.config.seed, device, start)
+
+    def task_at(self, own: Mapping[str, Any], documents: Iterable[Document]) -> Task:
+        """The task of a site whose labels may be its own: those of its documents, but for what it says."""
+        if own.get("name", self.task.name) != self.task.name or "language" in own:
+            raise ConfigError("task: name and language are the federation's and the same at all sites")
+        kind = type(self.task)
+        try:
+            told = {**self.task.options.model_dump(), "labels": self.config.task.get("labels")}
+            options = kind.Options(**{**told, **own})
+        except ValidationError as error:
+            raise explained(error, kind.Options, "task.") from error
+        return kind.of(options, documents).at(self.folder / "model")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def tokenizer_digest(encoder: Encoder) -> str:

@@ -66,6 +66,8 @@ class Practice:
     device: torch.device
     start: Path | None = None
     """Weights to start from, instead of the encoder's and a random head."""
+    drawn: Sequence[str] = ()
+    """Parts that are random all the same: those that a site's own label set shapes."""
 
     @cached_property
     def model_key(self) -> str:
@@ -78,7 +80,9 @@ class Practice:
         with global_seed(self.seed, "initial weights"):
             model = self.task.model(self.encoder).to(self.device).eval()
         if self.start is not None:
-            model.load_state_dict(safetensors.load_file(self.start))
+            given = safetensors.load_file(self.start)
+            fitting = {name: value for name, value in given.items() if name.partition(".")[0] not in self.drawn}
+            model.load_state_dict(fitting, strict=not self.drawn)
         return model
 
 

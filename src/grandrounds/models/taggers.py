@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.models.crf import CRFDecoder, SoftmaxDecoder, TagDecoder, words_inside
+from grandrounds.models.draws import drawn_as
 from grandrounds.models.encoder import Encoder, last_hidden
 from grandrounds.models.word_layers import (
     BiLSTM,
@@ -146,12 +147,14 @@ class WordTagger(Tagger):
         """`vectors` [words, width] are pretrained, e.g. GloVe's, and tuned further."""
         super().__init__()
         self.shape = shape = shape or Shape()
-        self.words = embedding(inputs.words, shape.word_width)
+        with drawn_as("words"):
+            self.words = embedding(inputs.words, shape.word_width)
         if vectors is not None:
             start_from(self.words, vectors)
         width = shape.word_width
         if self.characters_by is not None:
-            self.characters = self._characters(inputs, shape)
+            with drawn_as("characters"):
+                self.characters = self._characters(inputs, shape)
             width += self.characters.width
         if self.reads_language:
             if not inputs.language:
@@ -159,11 +162,13 @@ class WordTagger(Tagger):
             self.language = LayerMix(inputs.language_layers) if inputs.language_layers > 1 else nn.Identity()
             width += inputs.language
         for name in self.context:
-            layer = self.layer(name, width, shape)
+            with drawn_as(name):
+                layer = self.layer(name, width, shape)
             self.add_module(name, layer)
             width = layer.width
         self.dropout = nn.Dropout(shape.dropout)
-        self.crf = CRFDecoder(width, tags, scheme)
+        with drawn_as("crf"):
+            self.crf = CRFDecoder(width, tags, scheme)
 
     @classmethod
     def name(cls) -> str:
@@ -275,9 +280,9 @@ class BertTagger(Tagger):
         self.dropout = nn.Dropout(dropout)
         self.top = "crf" if crf else "output"
         self.private = (self.top,)
-        self.add_module(
-            self.top, CRFDecoder(encoder.width, tags, scheme) if crf else SoftmaxDecoder(encoder.width, tags)
-        )
+        with drawn_as(self.top):
+            top = CRFDecoder(encoder.width, tags, scheme) if crf else SoftmaxDecoder(encoder.width, tags)
+        self.add_module(self.top, top)
 
     @property
     def decoder(self) -> TagDecoder:

@@ -123,6 +123,7 @@ class NER(Task):
     one_class: ClassVar[bool] = False
     finds: ClassVar[str] = "mentions"
     labels_may_differ: ClassVar[bool] = True
+    label_parts: ClassVar[Sequence[str]] = ("crf", "output")
     Options: ClassVar[type[BaseModel]] = NEROptions
     options: NEROptions
 
@@ -132,9 +133,9 @@ class NER(Task):
         self._ids = {tag: i for i, tag in enumerate(self.tags)}
 
     @classmethod
-    def private_parts(cls, options: NEROptions) -> Sequence[str]:
-        """FedNER's: what lies above words and CNN."""
-        if options.tagger == BERT:
+    def private_parts(cls, options: NEROptions, encoder: str) -> Sequence[str]:
+        """FedNER's: what lies above words and CNN, or above a transformer."""
+        if options.tagger == BERT or (options.tagger is None and encoder != "words"):
             return ("crf",) if options.crf else ("output",)
         named = options.tagger or ("cnn_clstm_crf" if options.language is None else "elmoner")
         return TAGGERS[named].private
@@ -340,7 +341,10 @@ class NER(Task):
         return spans_of([self.tags[i] for i in given[:, 0].astype(np.int64).tolist()])
 
     def score(self, counts: Counts) -> dict[str, Any]:
-        return span_score(counts, self.types)
+        """Also of a site whose types are its own."""
+        counted = {key.partition("/")[2] for key in counts if "/" in key}
+        known = [type for type in self.types if type in counted]
+        return span_score(counts, [*known, *sorted(counted.difference(known))])
 
     def annotate(
         self,

@@ -84,6 +84,8 @@ class Task(ABC):
     """Whether each row has one answer, a class of `labels`, so that predictions can be averaged and distilled."""
     labels_may_differ: ClassVar[bool] = False
     """Whether sites may have label sets of their own, where an algorithm lets them."""
+    label_parts: ClassVar[Sequence[str]] = ("head",)
+    """The model's parts that a label set shapes."""
     criterion: ClassVar[str] = "f1"
     """The score by which the best round is chosen on validation data."""
     bagged: ClassVar[bool] = False
@@ -98,7 +100,7 @@ class Task(ABC):
     options: BaseModel
 
     @classmethod
-    def private_parts(cls, options: Any) -> Sequence[str]:
+    def private_parts(cls, options: Any, encoder: str) -> Sequence[str]:
         """The model's parts that stay at a site, where an algorithm has such and the config does not say which."""
         return ("head",)
 
