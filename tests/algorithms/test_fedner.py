@@ -73,9 +73,14 @@ class Site:
 
 @pytest.fixture
 def sites(tiny_config: TinyConfig, tmp_path: Path) -> Callable[..., tuple[Simulation, Site]]:
-    def make(**options: Any) -> tuple[Simulation, Site]:
+    def make(tagger: str | None = None, **options: Any) -> tuple[Simulation, Site]:
+        own: dict[str, Any] = {}
+        if tagger is not None:
+            (tmp_path / "vectors.txt").write_text("pain 1 2 3\nfever 4 5 6\n")
+            own["task"] = {"name": "ner", "tagger": tagger, "filters": 10, "hidden": 8, "character_width": 4}
+            own["model"] = {"encoder": "words", "vectors": str(tmp_path / "vectors.txt")}
         content = tiny_config(
-            **WHOLE, algorithm={"name": "fedner", **options}, partition={"scheme": "by", "by": "hospital"}
+            **{**own, **WHOLE}, algorithm={"name": "fedner", **options}, partition={"scheme": "by", "by": "hospital"}
         )
         simulation = prepare(make_config(content), Path(), tmp_path / "run")
         return simulation, Site(simulation, content, tmp_path / "run")
@@ -89,11 +94,12 @@ def no_dropout(model: torch.nn.Module) -> None:
             module.p = 0.0
 
 
+@pytest.mark.parametrize("tagger", [None, "cnn_clstm_crf", "gram_cnn"])
 def test_the_gradient_of_all_sites_is_that_of_one_batch(
-    sites: Callable[..., tuple[Simulation, Site]], monkeypatch: pytest.MonkeyPatch
+    sites: Callable[..., tuple[Simulation, Site]], monkeypatch: pytest.MonkeyPatch, tagger: str | None
 ) -> None:
-    """Eq. 2 with mean losses, without dropout, and sizes for which the N_i are whole."""
-    simulation, site = sites(batch=15)
+    """Eq. 2 with mean losses, without dropout, and sizes for which the N_i are whole; None: no tagger."""
+    simulation, site = sites(tagger, batch=15)
     counts = {name: resident.registration.counts["examples"] for name, resident in simulation.residents.items()}
     sizes = shares(counts, 15)
     assert all(15 * counts[name] == size * sum(counts.values()) for name, size in sizes.items())
@@ -120,7 +126,8 @@ def test_the_gradient_of_all_sites_is_that_of_one_batch(
     model.train().zero_grad()
     task.loss(model, features.batch(np.concatenate(taken))).backward()  # type: ignore[no-untyped-call]
     pooled = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    assert found.keys() == {name for name, _ in model.named_parameters() if not name.startswith("head.")}
+    assert found.keys() == {name for name, _ in model.named_parameters() if site.algorithm.shared(name)}
+    assert len(found) < len(list(model.parameters()))
     for name, value in found.items():
         expected = pooled.get(name, torch.zeros(()))
         assert float((value - expected).norm()) <= 1e-6 * max(float(expected.norm()), 1e-2), name

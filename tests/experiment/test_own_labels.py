@@ -15,6 +15,8 @@ from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import make_config
 from grandrounds.experiment.simulation import prepare
 from tests.conftest import corpus, write_corpus
+from tests.experiment.crashes import metrics, timeless
+from tests.federation.test_flower import models, run_over_grid
 from tests.hosts import annotated
 
 Content = Callable[..., dict[str, Any]]
@@ -68,6 +70,14 @@ def test_each_site_has_the_labels_of_its_own_corpus(content: Content, tmp_path: 
     assert weights["charity"]["cnn.convolution.weight"].equal(weights["mercy"]["cnn.convolution.weight"])
     found = grandrounds.load(tmp_path / "run" / "models" / "mercy").extract(corpus(2)[1])
     assert {mention.type for mention in found.mentions} == {"test"}
+
+
+def test_over_the_grid_each_has_the_bits_of_one_process(content: Content, tmp_path: Path) -> None:
+    made = content({**FEDNER, "iterations": 4}, {"mercy": {"task": {"scheme": "BIOES"}}}, federation={"rounds": 2})
+    grandrounds.run(made, out=tmp_path / "process")
+    run_over_grid(made, tmp_path / "grid")
+    assert models(tmp_path / "grid") == models(tmp_path / "process")
+    assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
 
 
 def test_alone_they_differ_in_everything(content: Content, tmp_path: Path) -> None:
