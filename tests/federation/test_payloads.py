@@ -32,6 +32,7 @@ from grandrounds.federation.payloads import (
     PublicSet,
     Scores,
     Selection,
+    VocabularyCounts,
     unpack,
 )
 
@@ -51,6 +52,7 @@ PAYLOADS: dict[str, Payload] = {
     "label_counts": LabelCounts(torch.tensor([5, 0])),
     "bag_scores": BagScores(torch.arange(48, dtype=torch.uint8).reshape(3, 16), torch.arange(6).reshape(3, 2).byte()),
     "selection": Selection(torch.tensor([0, 1, 1]).byte()),
+    "vocabulary_counts": VocabularyCounts(5, {"##itis": 12, "fieber": 40, "über": 7}),
     "public_set": PublicSet([{"text": 'Fieber über 39° " \n', "head": [0, 6], "blinded": False}, {"text": ""}]),
 }
 COUNT, TRAINED = frozenset({"count"}), frozenset({"head.weight", "head.bias"})

@@ -20,6 +20,7 @@ from grandrounds.cli import (
     run,
     search,
     site,
+    vocabulary,
 )
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ app.add_typer(federation.app, name="federation")
 app.add_typer(site.app, name="site")
 data.app.command("distant")(distant.distant)
 app.add_typer(data.app, name="data")
+app.add_typer(vocabulary.app, name="vocabulary")
 app.add_typer(audit.app, name="audit")
 
 

@@ -363,6 +363,42 @@ class Selection(Payload):
 
 @_kind
 @dataclass(frozen=True)
+class VocabularyCounts(Payload):
+    """Words and parts of words that at least `least` of a site's documents have, and how often: the one kind that
+    holds pieces of text. A site's policy must name the number from which on it lets them leave."""
+
+    kind: ClassVar[str] = "vocabulary_counts"
+    least: int
+    counts: Mapping[str, int]
+
+    def pack(self, compression: Compression) -> Packed:
+        strings = "\n".join(sorted(self.counts)).encode()
+        tensors = {
+            "strings": torch.frombuffer(bytearray(strings), dtype=torch.uint8) if strings else torch.zeros(0).byte(),
+            "counts": torch.tensor([self.counts[string] for string in sorted(self.counts)], dtype=torch.int64),
+        }
+        return Packed(self.kind, {"least": self.least}, tensors)
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        written, counts, least = packed.tensors.get("strings"), packed.tensors.get("counts"), packed.header.get("least")
+        if written is None or counts is None or len(packed.tensors) != 2 or not isinstance(least, int) or least < 1:
+            raise PayloadError("vocabulary counts are strings, how often each occurs, and from how many documents on")
+        if (written.dtype, counts.dtype, written.ndim, counts.ndim) != (torch.uint8, torch.int64, 1, 1):
+            raise PayloadError("vocabulary counts are bytes and whole numbers")
+        try:
+            strings = written.numpy().tobytes().decode().split("\n") if len(written) else []
+        except UnicodeDecodeError as error:
+            raise PayloadError("the strings of vocabulary counts can't be read") from error
+        if strings != sorted(set(strings)) or "" in strings or len(strings) != len(counts):
+            raise PayloadError("the strings of vocabulary counts must be in order, each once, with a count each")
+        if len(counts) and not 1 <= int(counts.min()) <= int(counts.max()) < 1 << 53:
+            raise PayloadError("a string of vocabulary counts occurs at least once")
+        return cls(least, dict(zip(strings, counts.tolist(), strict=True)))
+
+
+@_kind
+@dataclass(frozen=True)
 class Scores(Payload):
     """Named numbers that can be summed over sites: tp, fp, fn, n ..."""
 

@@ -2,6 +2,7 @@
 
 allow = ["parameters", "scores", "done"]    # kinds of payload; without this line, every kind
 max_bytes = 500_000_000                     # a payload
+vocabulary = 5                              # words and parts of words that so many documents have; without it, none
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
-from grandrounds.federation.payloads import KINDS, Packed
+from grandrounds.federation.payloads import KINDS, Packed, VocabularyCounts
 
 
 class RefusalError(GrandRoundsError):
@@ -25,6 +26,7 @@ class Policy(BaseModel):
 
     allow: frozenset[str] | None = None
     max_bytes: int = Field(1 << 34, gt=0)
+    vocabulary: int | None = Field(None, ge=1)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -47,5 +49,19 @@ class Policy(BaseModel):
         """RefusalError where this payload may not leave."""
         if self.allow is not None and packed.kind not in self.allow:
             raise RefusalError(f"the site's policy does not let '{packed.kind}' leave")
+        if packed.kind == VocabularyCounts.kind:
+            self._check_vocabulary(packed)
         if packed.nbytes > self.max_bytes:
             raise RefusalError(f"the site's policy lets {self.max_bytes} bytes leave at once, not {packed.nbytes}")
+
+    def _check_vocabulary(self, packed: Packed) -> None:
+        """The kind that holds pieces of text leaves only where the policy says from how many documents on."""
+        if self.vocabulary is None:
+            raise RefusalError(
+                "the site's policy does not let words leave; it may say from how many documents on: vocabulary = 5"
+            )
+        least = packed.header.get("least")
+        if not isinstance(least, int) or least < self.vocabulary:
+            raise RefusalError(
+                f"the site's policy lets words leave that {self.vocabulary} documents have, not those of {least}"
+            )

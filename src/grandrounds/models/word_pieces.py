@@ -1,0 +1,159 @@
+"""One vocabulary of word pieces for silos whose text nobody may see.
+
+A site counts strings that at least so many of its documents have: whole words where they are common enough, and the
+rest of its text as the longest of their parts that are. What it gives away are these strings and their counts; of a
+word that few documents have, only parts that many have. The counts of all sites are summed, and pieces are learnt from
+them as BERT's were: the commonest pair of neighbours is joined, again and again.
+
+A part that does not begin a word is written with '##' before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+
+from tokenizers import normalizers, pre_tokenizers
+
+INSIDE = "##"
+LONGEST = 20
+"""Letters of a part of a rare word."""
+LONGEST_WORD = 100
+"""Beyond this a word is noise, as it is to BERT's tokenizer."""
+_normalizer = normalizers.BertNormalizer(lowercase=True)
+_splitter = pre_tokenizers.BertPreTokenizer()
+
+
+def words_in(text: str) -> list[str]:
+    """The words that word pieces are pieces of."""
+    return [word for word, _ in _splitter.pre_tokenize_str(_normalizer.normalize_str(text))]
+
+
+def count_strings(documents: Iterable[str], least: int) -> dict[str, int]:
+    """Words and parts of words that at least so many documents have, and how often the text is made of each."""
+    counts, documents_with, per_document = Counter[str](), Counter[str](), list[set[str]]()
+    for document in documents:
+        words = [word for word in words_in(document) if len(word) <= LONGEST_WORD]
+        counts.update(words)
+        per_document.append(set(words))
+        documents_with.update(per_document[-1])
+    common = {word for word, number in documents_with.items() if number >= least}
+    known = {part for word in common for part in _parts(word)}
+    known |= _common_parts([sorted(words - common) for words in per_document], least, known)
+    out = Counter({word: counts[word] for word in common})
+    for word in sorted(counts.keys() - common):
+        for part in _longest_parts(word, known):
+            out[part] += counts[word]
+    return {string: out[string] for string in sorted(out)}
+
+
+def _parts(word: str) -> Iterator[str]:
+    for start in range(len(word)):
+        for end in range(start + 1, min(len(word), start + LONGEST) + 1):
+            yield _part(word, start, end)
+
+
+def _part(word: str, start: int, end: int) -> str:
+    return word[start:end] if start == 0 else INSIDE + word[start:end]
+
+
+def _common_parts(rare: Sequence[Sequence[str]], least: int, known: set[str]) -> set[str]:
+    """Parts of rare words that enough documents have. A part can be common only if both its ends are, so the next
+    longer ones are looked for among those alone."""
+    found = set[str]()
+    for length in range(1, LONGEST + 1):
+        documents_with = Counter[str]()
+        for words in rare:
+            parts = set[str]()
+            for word in words:
+                for start in range(len(word) - length + 1):
+                    part = _part(word, start, start + length)
+                    if part in known:
+                        continue
+                    ends = (_part(word, start, start + length - 1), _part(word, start + 1, start + length))
+                    if length == 1 or all(end in known or end in found for end in ends):
+                        parts.add(part)
+            documents_with.update(parts)
+        found |= {part for part, number in documents_with.items() if number >= least}
+    return found
+
+
+def cut(word: str, pieces: Collection[str]) -> list[str] | None:
+    """The word as word pieces, the longest first, as BERT cuts it; None: it has no such pieces."""
+    found = _longest_parts(word, pieces, LONGEST_WORD)
+    return found if sum(len(part.removeprefix(INSIDE)) for part in found) == len(word) else None
+
+
+def _longest_parts(word: str, known: Collection[str], longest: int = LONGEST) -> list[str]:
+    """The word as the longest parts that are known, from its start; letters that are not are left out."""
+    parts, start = list[str](), 0
+    while start < len(word):
+        ends = range(min(len(word), start + longest), start, -1)
+        end = next((end for end in ends if _part(word, start, end) in known), None)
+        if end is not None:
+            parts.append(_part(word, start, end))
+        start = start + 1 if end is None else end
+    return parts
+
+
+def learn_pieces(counts: Mapping[str, int], size: int, least: int = 2) -> list[str]:
+    """At most so many word pieces: all letters, then joined pairs as they were joined, while they occur at least so
+    often. Of pairs equally common the first in the alphabet is joined."""
+    texts = [_letters(string) for string in counts]
+    weights = list(counts.values())
+    pieces = dict.fromkeys(sorted({letter for letters in texts for letter in letters}))
+    pairs, where = Counter[tuple[str, str]](), defaultdict[tuple[str, str], set[int]](set)
+    for i, (letters, weight) in enumerate(zip(texts, weights, strict=True)):
+        for pair in pairwise(letters):
+            pairs[pair] += weight
+            where[pair].add(i)
+    waiting = [(-number, pair) for pair, number in pairs.items()]
+    heapify(waiting)
+    while waiting and len(pieces) < size:
+        number, pair = heappop(waiting)
+        if -number != pairs[pair]:  # it has changed since, and waits again with what it has now
+            continue
+        if -number < least:
+            break
+        joined = pair[0] + pair[1].removeprefix(INSIDE)
+        pieces[joined] = None
+        changed = set[tuple[str, str]]()
+        for i in where.pop(pair):
+            changed |= _join(texts[i], pair, joined, weights[i], pairs, where, i)
+        for other in sorted(changed):
+            if pairs[other] > 0:
+                heappush(waiting, (-pairs[other], other))
+    return list(pieces)[:size]
+
+
+def _letters(string: str) -> list[str]:
+    inside = string.startswith(INSIDE)
+    letters = list(string.removeprefix(INSIDE))
+    return [INSIDE + letter if inside or place else letter for place, letter in enumerate(letters)]
+
+
+def _join(
+    letters: list[str],
+    pair: tuple[str, str],
+    joined: str,
+    weight: int,
+    pairs: Counter[tuple[str, str]],
+    where: Mapping[tuple[str, str], set[int]],
+    number: int,
+) -> set[tuple[str, str]]:
+    """Join the pair wherever the string has it; the pairs whose counts are others now."""
+    before = Counter(pairwise(letters))
+    place = 0
+    while place < len(letters) - 1:
+        if (letters[place], letters[place + 1]) == pair:
+            letters[place : place + 2] = [joined]
+        place += 1
+    after = Counter(pairwise(letters))
+    for one, times in before.items():
+        pairs[one] -= times * weight
+    for one, times in after.items():
+        pairs[one] += times * weight
+        where[one].add(number)
+    return {one for one in before.keys() | after.keys() if before[one] != after[one]}

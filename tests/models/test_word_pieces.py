@@ -1,0 +1,96 @@
+"""A vocabulary from counts alone: nothing rare leaves, and pieces are those that BERT's own trainer learns."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+from grandrounds.models.word_pieces import count_strings, cut, learn_pieces, words_in
+
+SYLLABLES = ("car", "di", "o", "my", "pa", "thy", "neph", "ro", "itis", "hepa", "gas", "tri", "c")
+
+
+def notes(number: int, seed: int = 1) -> list[str]:
+    rng = random.Random(seed)
+    words = ["".join(rng.choices(SYLLABLES, k=rng.randint(1, 4))) for _ in range(300)]
+    weights = [1 / (rank + 1) for rank in range(len(words))]
+    return [" ".join(rng.choices(words, weights, k=60)) for _ in range(number)]
+
+
+def has(text: str, string: str) -> bool:
+    """Whether a word of the text has the string where it stands: from its start, or within."""
+    inside = string.startswith("##")
+    return any(string[2:] in word[1:] if inside else word.startswith(string) for word in words_in(text))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 10_000), st.integers(2, 8))
+def test_every_string_is_in_as_many_documents_as_was_said(seed: int, least: int) -> None:
+    documents = notes(12, seed)
+    counts = count_strings(documents, least)
+    assert counts
+    for string in counts:
+        assert sum(has(text, string) for text in documents) >= least
+
+
+def test_a_canary_is_in_no_upload_in_whole_and_common_words_are() -> None:
+    documents = [*notes(40), "cardiomyopathy zanardiq777", "zanardiq777 again", "zanardiq777"]
+    counts = count_strings(documents, 4)
+    assert not [string for string in counts if "zanard" in string or "q777" in string]
+    common = Counter(word for text in documents for word in set(words_in(text)))
+    assert {word for word, number in common.items() if number >= 4} <= counts.keys()
+    assert "zanardiq777" in count_strings(documents, 3)
+
+
+def test_what_is_counted_is_the_text() -> None:
+    """Every letter that enough documents have is counted once for each time that it occurs."""
+    documents = notes(30)
+    counts = count_strings(documents, 5)
+    letters = Counter(letter for text in documents for word in words_in(text) for letter in word)
+    counted = Counter[str]()
+    for string, times in counts.items():
+        for letter in string.removeprefix("##"):
+            counted[letter] += times
+    assert counted == letters
+
+
+def test_pieces_are_those_of_the_peer_s_trainer() -> None:
+    """But for ties, which the peer breaks by numbers that it draws."""
+    rng = random.Random(1)
+    words = {"".join(rng.choices("abcdefgh", k=rng.randint(3, 7))) for _ in range(400)}
+    told = {word: 100 + i for i, word in enumerate(sorted(words))}
+    ours = learn_pieces(told, 150)
+    peer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    peer.normalizer, peer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    repeated = (word for word, times in told.items() for _ in range(times))
+    peer.train_from_iterator(repeated, trainers.WordPieceTrainer(vocab_size=150, show_progress=False))
+    assert len(ours) == 150
+    assert len(set(ours) & peer.get_vocab().keys()) >= 147
+    tokenizer = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(["[UNK]", *ours])}, unk_token="[UNK]"))
+    for word in list(words)[:100]:
+        assert cut(word, set(ours)) == tokenizer.encode(word).tokens
+
+
+def test_pieces_by_hand() -> None:
+    """Of a ##b ##a ##b three times and ##a ##b twice, ##a ##b is commonest; then a ##b and ##b ##ab are alike, and
+    the one that is first in the alphabet is joined, then what is left."""
+    pieces = learn_pieces({"##ab": 2, "abab": 3, "b": 1}, 100)
+    assert pieces == ["##a", "##b", "a", "b", "##ab", "##bab", "abab"]
+    assert learn_pieces({"ab": 1}, 100) == ["##b", "a"]  # once is too rare
+
+
+def test_the_order_of_counts_does_not_matter() -> None:
+    counts = count_strings(notes(50), 3)
+    backwards = dict(reversed(list(counts.items())))
+    assert learn_pieces(counts, 300) == learn_pieces(backwards, 300)
+    assert count_strings(reversed(notes(50)), 3) == counts
+
+
+def test_a_word_without_pieces_is_unknown() -> None:
+    assert cut("ab", {"a", "##b"}) == ["a", "##b"]
+    assert cut("abc", {"a", "##b"}) is None
+    assert cut("ba", {"a", "##b"}) is None
