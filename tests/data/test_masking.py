@@ -18,7 +18,9 @@ def surfaces(document: Document) -> list[tuple[str, str]]:
 
 
 def test_a_mention_gives_way_and_others_keep_their_text() -> None:
-    document = sentence("d", ["Of ", ASPIRIN, " no ", PAIN, ", of Aspirin and ", ("mild  Pain", "effect"), " some."], {})
+    document = sentence(
+        "d", ["Of ", ASPIRIN, " no ", PAIN, ", of Aspirin and ", ("mild  Pain", "effect"), " some."], {}
+    )
     masked = mask(document, {"aspirin"}, {0})
     assert masked.text == f"Of {PLACEHOLDER} no pain, of Aspirin and mild  Pain some."
     assert surfaces(masked) == [("pain", "effect"), ("mild  Pain", "effect")]

@@ -54,7 +54,7 @@ def here(arms: Sequence[Arm], base: Path) -> None:
 def check(table: PaperTable, out: Path) -> None:
     """Something was measured, and what was written is what is told, without a machine's paths."""
     assert json.loads((out / f"{table.target}.json").read_text("utf-8")) == json.loads(json.dumps(table.to_dict()))
-    assert any(cell.median is not None for row in table.rows for cell in row.cells)
+    assert any(cell.middle is not None for row in table.rows for cell in row.cells)
     assert str(DATA) not in table.to_markdown()
     assert str(ENCODER) not in table.to_markdown()
 
@@ -76,7 +76,7 @@ def test_the_corpora_are_nearly_of_the_size_that_the_paper_says(out: Path) -> No
     if not own:
         pytest.skip("neither GAD nor EU-ADR is in the data folder")
     table = reproduce(PAPER, "table1", Wish(out / "sizes", DATA), lambda arms, base: None)
-    found = {row.name: [cell.median for cell in row.cells] for row in table.rows}
+    found = {row.name: [cell.middle for cell in row.cells] for row in table.rows}
     for name in own:
         printed = numbers()["table1"][name]
         assert found[CORPORA[name].title] == pytest.approx([printed["train"], printed["test"]], abs=2)
@@ -126,8 +126,8 @@ def cdr() -> None:
 def test_cdr_has_the_documents_and_pairs_that_the_paper_says(out: Path) -> None:
     table = reproduce(fedlcc.PAPER, "table1", Wish(out / "pairs", DATA, "cdr"), here)
     cells = [cell for row in table.rows if row.section == "CDR" for cell in row.cells]
-    assert [cell.median for cell in cells] == [cell.paper for cell in cells]
-    assert [cell.median for cell in cells[3:6]] == [1038, 1012, 1066]
+    assert [cell.middle for cell in cells] == [cell.paper for cell in cells]
+    assert [cell.middle for cell in cells[3:6]] == [1038, 1012, 1066]
 
 
 @pytest.mark.usefixtures("cdr")
@@ -143,6 +143,6 @@ def test_cdr_has_the_documents_and_pairs_that_the_paper_says(out: Path) -> None:
 )
 def test_cdr_s_documents_by_structural_entropy(overrides: dict[str, object], documents: list[int], out: Path) -> None:
     table = reproduce(fedlcc.PAPER, "figure2", Wish(out / "sites", DATA, "cdr", overrides=overrides), here)
-    assert [row.cells[0].median for row in table.rows] == documents
+    assert [row.cells[0].middle for row in table.rows] == documents
     assert table.figure is not None
     assert "CDR" in table.figure

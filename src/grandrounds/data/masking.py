@@ -72,8 +72,8 @@ def choose(names: Iterable[str], share: float, seed: int) -> frozenset[str]:
 def mask(document: Document, names: Collection[str], sentences: Collection[int]) -> Document:
     """The document, which has sentences, with every mention of these names in these sentences replaced.
 
-    What lies inside a replaced mention goes with it; what reaches beyond stays, with the placeholder in it. Entities and
-    relations are left out.
+    What lies inside a replaced mention goes with it; what reaches beyond stays, with the placeholder in it. Entities
+    and relations are left out.
     """
     hidden = [m for m in within(document, sentences) if written_alike(document.surface(m)) in names]
     if not hidden:
