@@ -102,7 +102,7 @@ def figure3(study: Study) -> PaperTable:
             for name, own in arms.items()
         }
 
-    note = "At every share as many steps are taken as with all of train: alone, an epoch more for what it is shorter."
+    note = "On a share of train as many steps are taken as on all of it: alone, in so many more epochs."
     return _sweep(study, "ADE Corpus", "share of train", SHARES, changed, [note])
 
 
