@@ -61,3 +61,19 @@ def test_fedds_says_how_to_get_its_corpora(tmp_path: Path) -> None:
     assert said.startswith("NYT10 is missing (it is not under --data): take it from OpenNRE")
     assert "nyt10/nyt10_train.txt and nyt10/nyt10_test.txt" in said
     assert said.endswith("--corpus gids")
+
+
+def test_fedner_s_platforms_are_counted_without_training(tmp_path: Path) -> None:
+    fewer = [f"sites.{name}.options.notes=2" for name in ("st-anne", "riverside", "northgate")]
+    told = run("reproduce", "fedner", "table1", "--corpus", "synthetic", *fewer, "--out", tmp_path, "--json").json()
+    rows = {row["name"]: row["cells"] for row in told["table1"]["rows"]}
+    assert rows["at several platforms"]["entities"]["paper"] == 341
+    assert rows["northgate (synthetic), in the place of SMM4H"]["types"]["measured"] == 1
+    assert not (tmp_path / "arms").exists()
+
+
+def test_fedner_s_platforms_that_need_access_are_named(tmp_path: Path) -> None:
+    said = run("reproduce", "fedner", "table2", "--data", tmp_path, "--out", tmp_path / "out").complaint()
+    assert "CADEC is missing (it is not under --data): take it from CSIRO's data access portal" in said
+    assert "smm4h/train.tsv" in said
+    assert said.endswith("--corpus three-platforms")

@@ -73,6 +73,20 @@ def test_same_seed_same_notes_another_seed_others() -> None:
     assert synthesize(2, 5, seed=3).train != synthesize(2, 5, seed=4).train
 
 
+def test_hospitals_from_the_second_on_are_the_same_as_among_all() -> None:
+    two = synthesize(2, 5, seed=3)
+    assert synthesize(1, 5, seed=3, first=2).train == two.train[5:]
+    assert synthesize(1, 5, seed=3, first=2).hospitals == two.hospitals[1:]
+
+
+def test_types_that_are_not_annotated_are_plain_text() -> None:
+    some, whole = synthesize(1, 5, types=["test"]).train, synthesize(1, 5).train
+    for few, note in zip(some, whole, strict=True):
+        assert few.text == note.text
+        assert few.mentions == tuple(m for m in note.mentions if m.type == "test")
+        assert few.relations == ()
+
+
 def test_counts_are_as_asked() -> None:
     data = synthesize(hospitals=8, notes=7, seed=1)
     assert len(data.hospitals) == len(set(data.hospitals)) == 8

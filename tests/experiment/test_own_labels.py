@@ -11,10 +11,11 @@ import pytest
 from safetensors.torch import load_file
 
 import grandrounds
-from grandrounds.errors import ConfigError
+from grandrounds.data.synthetic import synthesize
+from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.experiment.config import make_config
-from grandrounds.experiment.simulation import prepare
-from tests.conftest import corpus, write_corpus
+from grandrounds.experiment.simulation import Simulation, prepare
+from tests.conftest import TinyConfig, corpus, write_corpus
 from tests.experiment.crashes import metrics, timeless
 from tests.federation.test_flower import models, run_over_grid
 from tests.hosts import annotated
@@ -131,3 +132,86 @@ def test_what_one_model_for_all_can_t_have_is_refused(content: Content, tmp_path
     shared = content({**FEDNER, "private": ["lstm"]})
     with pytest.raises(ConfigError, match="is shared, but has the shape"):
         grandrounds.run(shared, out=tmp_path / "run")
+
+
+def said(simulation: Simulation, site: str, part: str) -> list[Any]:
+    split = simulation.residents[site].splits[part]
+    return [split.features.said.gold[row] for row in split.rows]  # type: ignore[attr-defined]
+
+
+def labelled(simulation: Simulation, site: str) -> int:
+    return sum(map(len, said(simulation, site, "train")))
+
+
+def test_masking_changes_what_is_trained_on_and_no_test_or_label_set(content: Content, tmp_path: Path) -> None:
+    made = content({**FEDNER, "private": ["lstm", "crf"]}, {"mercy": {"test": 0.25}})
+    made["sites"]["mercy"]["train"] = made["sites"]["charity"]["train"]
+    plain = prepare(make_config(made), tmp_path, tmp_path / "plain")
+    masked = prepare(make_config(made, {"data.mask_overlap": 1.0}), tmp_path, tmp_path / "masked")
+    for site in KNOWN:
+        assert said(masked, site, "test") == said(plain, site, "test")
+        assert len(said(masked, site, "train")) == len(said(plain, site, "train"))
+        registered = masked.residents[site].registration
+        assert registered == plain.residents[site].registration
+        assert registered.labels == ("None", "problem", "treatment")
+    gone = sum(labelled(plain, site) - labelled(masked, site) for site in KNOWN)
+    assert gone == masked.notes["mentions masked"] > 0.8 * sum(labelled(plain, site) for site in KNOWN)
+    assert masked.notes["of these entities, masked"] == masked.notes["entities in the training data of several sites"]
+    half = prepare(make_config(made, {"data.mask_overlap": 0.5}), tmp_path, tmp_path / "half")
+    assert labelled(masked, "mercy") < labelled(half, "mercy") < labelled(plain, "mercy")
+    again = prepare(make_config(made, {"data.mask_overlap": 0.5}), tmp_path, tmp_path / "again")
+    assert said(again, "mercy", "train") == said(half, "mercy", "train")
+
+
+def test_masking_is_for_those_who_look_for_mentions(tiny_config: TinyConfig) -> None:
+    with pytest.raises(ConfigError, match=r"data\.mask_overlap hides mentions .*: take task\.name = ner$"):
+        make_config(tiny_config(**{"data.mask_overlap": 0.5}))
+
+
+def synthetic(algorithm: dict[str, Any], **sites: dict[str, Any]) -> dict[str, Any]:
+    tables = {
+        name: {"format": "synthetic", "options": {"hospitals": 1, "notes": 6, **options}}
+        for name, options in sites.items()
+    }
+    return {
+        "task": {"name": "ner"},
+        "data": {"public": 0.2},
+        "sites": tables,
+        "model": {"encoder": "words"},
+        "algorithm": algorithm,
+    }
+
+
+def test_sites_may_be_synthetic_hospitals_each_with_types_and_a_test_of_its_own(tmp_path: Path) -> None:
+    made = synthetic(FEDNER, anne={"types": ["problem"]}, riverside={"first": 2, "types": ["problem", "test"]})
+    simulation = prepare(make_config(made), tmp_path, tmp_path / "run")
+    assert {name: resident.registration.labels for name, resident in simulation.residents.items()} == {
+        "anne": ("None", "problem"),
+        "riverside": ("None", "problem", "test"),
+    }
+    for site, (first, types) in {"anne": (1, ["problem"]), "riverside": (2, ["problem", "test"])}.items():
+        notes = synthesize(hospitals=1, notes=6, first=first, types=types).test
+        gold = sum(len(spans) for spans in said(simulation, site, "test"))
+        assert gold == sum(len(note.mentions) for note in notes) > 0
+
+
+def test_one_model_for_all_synthetic_sites_needs_a_test_for_all(tmp_path: Path) -> None:
+    made = synthetic({"name": "fedavg"}, anne={}, riverside={"first": 2})
+    with pytest.raises(ConfigError, match=r"data\.test is missing"):
+        prepare(make_config(made), tmp_path, tmp_path / "run")
+    made["data"] |= {"format": "synthetic", "options": {"hospitals": 2, "notes": 6}}
+    assert set(prepare(make_config(made), tmp_path, tmp_path / "run").residents) == {"anne", "riverside"}
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"types": "test"}, "must be a list of words"),
+        ({"types": ["drug"]}, "unknown type of synthetic mention 'drug'"),
+        ({"first": ["2"]}, "must be a whole number"),
+        ({"first": 0}, "numbered from 1 on"),
+    ],
+)
+def test_options_of_synthetic_sites_are_checked(options: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    with pytest.raises(GrandRoundsError, match=problem):
+        prepare(make_config(synthetic(FEDNER, anne=options)), tmp_path, tmp_path / "run")

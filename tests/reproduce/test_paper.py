@@ -54,8 +54,10 @@ def test_json_holds_the_paper_the_median_and_every_run() -> None:
 
 
 def test_a_target_that_most_runs_miss_is_missed() -> None:
-    assert Cell(9, [7, None, None]).median is None
-    assert Cell(9, [7, 12, None]).median == 12
+    assert Cell(9, [7, None, None]).middle is None
+    assert Cell(9, [7, 12, None]).middle == 12
+    assert Cell(9, [7, 12, 20], mean=True).middle == 13
+    assert Cell(9, [7, None], mean=True).middle is None
     assert Row("x", [Cell(9, [7, 12, None])]).texts("rounds") == ["9", "12 (7 to –)"]
     assert Row("x", [Cell(None, [None]), Cell(34, [3])]).texts("rounds") == ["–", "–", "34", "3"]
 

@@ -15,7 +15,6 @@ from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.experiment.config import parse_override
 from grandrounds.experiment.many import Arm, run_arms
 from grandrounds.reproduce import PAPERS
-from grandrounds.reproduce.corpora import CORPORA
 from grandrounds.reproduce.paper import PaperTable
 from grandrounds.reproduce.protocol import Paper, places
 from grandrounds.reproduce.protocol import reproduce as reproduce_target
@@ -25,6 +24,9 @@ from grandrounds.reproduce.wish import Wish
 def _each(setting: str) -> str:
     given = {name: getattr(paper, setting) for name, paper in PAPERS.items()}
     return ", ".join(f"{value} for {name}" for name, value in given.items() if value is not None)
+
+
+CORPORA = dict.fromkeys(name for paper in PAPERS.values() for name in paper.corpora)
 
 
 def reproduce(
@@ -39,7 +41,10 @@ def reproduce(
     ] = None,
     encoder: Annotated[
         Optional[str],
-        typer.Option(help="A hub name or a folder; by default the paper's, words for fedds, and tiny for synthetic."),
+        typer.Option(
+            help="A hub name or a folder; by default the paper's, words for fedds, and tiny for synthetic. For "
+            "fedner the frozen language model, such as ELMo's folder; by default none."
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each arm, with seeds 1 to N.", min=1)] = 1,
     rounds: Annotated[
@@ -50,7 +55,8 @@ def reproduce(
         typer.Option(help=f"Where rounds to a target are counted; by default {_each('target_f1')}.", min=0, max=1),
     ] = None,
     cells: Annotated[
-        Optional[int], typer.Option(help="Of a grid, or of the fractions C of fedds, only the first N.", min=1)
+        Optional[int],
+        typer.Option(help="Of a grid, the fractions C of fedds or a sweep of fedner, only the first N.", min=1),
     ] = None,
     out_folder: Annotated[
         Optional[Path], typer.Option("--out", help="Where runs, Markdown, JSON and SVG go; started again, it goes on.")

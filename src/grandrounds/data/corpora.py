@@ -43,8 +43,14 @@ def _made_here(format: str, part: str, options: Mapping[str, Any]) -> tuple[Docu
     for name in options:
         if name not in known:
             raise ConfigError(f"data.options: {unknown('option', name, known)}")
-        if not isinstance(options[name], int) or isinstance(options[name], bool):
-            raise ConfigError(f"data.options.{name} = {options[name]!r}; it must be a whole number")
+        of_words = known[name].default is None
+        if not (_words(options[name]) if of_words else type(options[name]) is int):
+            wanted = "a list of words" if of_words else "a whole number"
+            raise ConfigError(f"data.options.{name} = {options[name]!r}; it must be {wanted}")
     corpus = MADE_HERE[format](**options)
     documents: tuple[Document, ...] = corpus.test if part == "test" else corpus.train
     return documents
+
+
+def _words(given: Any) -> bool:
+    return isinstance(given, list | tuple) and all(isinstance(word, str) for word in given)

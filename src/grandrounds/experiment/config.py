@@ -43,6 +43,8 @@ class Data(Section):
     train: Paths | None = None
     train_share: float = Field(1.0, gt=0, le=1)
     """How much of train sites get, after public and validation are taken out; drawn by the seed."""
+    mask_overlap: float = Field(0.0, ge=0, le=1)
+    """What share of the entities that several sites train on is masked there; drawn by the seed, in simulations."""
     public: float | Paths = 0.0
     """A share of train, or a file: the server's labelled set."""
     validation: float | Paths = 0.0
@@ -115,6 +117,7 @@ class SiteSection(Section):
     """What the site's own model is chosen and tested on, or the share of its train that is; for algorithms that leave
     each site with one."""
     format: str | None = None
+    """One that is made here, as `synthetic`, needs no train, and brings a test of its own."""
     options: dict[str, Any] | None = None
     """Of the reader, instead of data.options."""
     task: dict[str, Any] = Field(default_factory=dict)
@@ -126,6 +129,14 @@ class SiteSection(Section):
     """What of [training] is different here: another encoder may need another learning rate."""
     poisoned: bool = False
     """Simulate an attacker: its predictions say another class than they mean."""
+
+    @property
+    def made_here(self) -> bool:
+        return self.format in MADE_HERE
+
+    @property
+    def has_corpus(self) -> bool:
+        return self.train is not None or self.made_here
 
 
 class Config(Section):
@@ -160,10 +171,10 @@ class Config(Section):
         for name, site in self.sites.items():
             self.training_at(name)
             for key in ("format", "options", "validation", "test"):
-                if getattr(site, key) is not None and site.train is None:
+                if getattr(site, key) is not None and not site.has_corpus:
                     raise ConfigError(f"sites.{name}.{key} is of the site's own corpus: give sites.{name}.train too")
             self._check_own(name, site)
-        lacking = [name for name, site in self.sites.items() if site.train is None]
+        lacking = [name for name, site in self.sites.items() if not site.has_corpus]
         if lacking and len(lacking) < len(self.sites):
             raise ConfigError(f"sites.{lacking[0]} has no train, as other sites do: give every site a corpus, or none")
         return self
@@ -206,7 +217,7 @@ class Config(Section):
     @property
     def own_corpora(self) -> bool:
         """Whether sites come with corpora, instead of being dealt out."""
-        return any(site.train is not None for site in self.sites.values())
+        return any(site.has_corpus for site in self.sites.values())
 
     def table_of(self, name: str) -> str | None:
         """The [sites] table that speaks of this site: of its own name, else the longest pattern that fits."""
@@ -268,6 +279,12 @@ class Config(Section):
         if algorithm.public_at_sites and not task.one_class:
             raise ConfigError(
                 f"'{algorithm.name}' averages predictions of one class an example, and '{task.name}' may find several"
+            )
+        if self.data.mask_overlap and task.finds != "mentions":
+            others = " or ".join(name for name, other in TASKS.items() if other.finds == "mentions")
+            raise ConfigError(
+                f"data.mask_overlap hides mentions from those who look for them, and '{task.name}' is given them: "
+                f"take task.name = {others}"
             )
         if algorithm.needs_public() and self.data.public == 0:
             raise ConfigError(f"'{algorithm.name}' needs the server's public set: set data.public to a share or a file")

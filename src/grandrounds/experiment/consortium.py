@@ -179,6 +179,8 @@ class _Corpora:
     """The coordinator's own documents, and what the task sees in them."""
 
     def __init__(self, config: Config, base: Path) -> None:
+        if config.data.mask_overlap:
+            raise ConfigError("data.mask_overlap is about all sites' training data: only a simulation has that")
         self.notes: Counter[str] = Counter()
         self.documents: list[Document] = []
         parts: dict[str, range] = {}

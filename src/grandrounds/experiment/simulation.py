@@ -18,6 +18,7 @@ from torch import nn
 
 from grandrounds.data.corpora import MADE_HERE, Source, read_source
 from grandrounds.data.documents import Document
+from grandrounds.data.masking import mask_overlap
 from grandrounds.data.partition import Partition, SiteRow, Unit, partition, share
 from grandrounds.errors import ConfigError, DataError, unknown
 from grandrounds.experiment.config import Config, SiteSection
@@ -74,6 +75,9 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         raise no_example(task, "the corpora hold", left)
     notes = corpora.notes + Counter(left)
     rows = _Rows(config, task, corpora, examples)
+    if config.data.mask_overlap:
+        notes.update(corpora.mask(config, examples, rows.dealt.sites))
+        examples = task.examples(corpora.documents)[0]
     examples = task.knowing(examples, rows.training(config, examples, corpora))
     public = PublicSet([task.question(examples[row]) for row in rows.public]) if rows.public else None
     schools = _Schools(config, base, folder, task, examples, rows, public)
@@ -91,7 +95,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         training = config.training if algorithm.pooled else config.training_at(name)
         theirs = schools.of(about.encoder or config.model.encoder, training)
         if config.own_labels:
-            theirs = schools.own(name, theirs, {"train": members, **rows.at(name)}, corpora.documents)
+            theirs = schools.own(name, theirs, {"train": members, **rows.at(name)}, corpora)
             shapes = _same_shapes(name, manifest_of(theirs.practice.initial_model(), algorithm), manifest)
             counts, labels = _counts(members, examples, corpora.documents), theirs.practice.task.labels
             residents[name] = Resident(
@@ -167,16 +171,15 @@ class _Schools:
             self._manifests[name] = manifest_of(school.practice.initial_model(), algorithm)
         return self._manifests[name]
 
-    def own(
-        self, name: str, like: _School, rows: Mapping[str, Sequence[int]], documents: Sequence[Document]
-    ) -> _School:
+    def own(self, name: str, like: _School, rows: Mapping[str, Sequence[int]], corpora: _Corpora) -> _School:
         """A site's, whose label set is that of its own corpus."""
+        documents = corpora.documents
         chosen = {part: [self._examples[row] for row in part_rows] for part, part_rows in rows.items()}
         places = [(example.document, example.sentence) for part in chosen.values() for example in part]
         held = sorted({document for document, _ in places})
         learnt = sorted({example.document for part, some in chosen.items() if part != "test" for example in some})
         kind, options = TASKS[self._config.task["name"]], self._config.task_options_at(name)
-        task = kind.of(options, [documents[i] for i in learnt]).at(self._base)
+        task = kind.of(options, [corpora.annotated[i] for i in learnt]).at(self._base)
         found = {(held[e.document], e.sentence): e for e in task.examples([documents[i] for i in held])[0]}
         features = task.features([found[place] for place in places], like.practice.encoder)
         ends = np.cumsum([0, *map(len, rows.values())])
@@ -197,6 +200,12 @@ class _Schools:
 
 
 TRAIN_OF = "site "
+
+
+def _made(site: SiteSection, config: Config) -> Sequence[str]:
+    """Parts of a site's own corpus that come without files; a test only where the site has a model of its own."""
+    parts = ("train", "test") if config.make_algorithm().personal else ("train",)
+    return parts if site.made_here else ()
 
 
 def _part_of(site: str, part: str) -> str:
@@ -238,9 +247,9 @@ class _Corpora:
                 options = data.options if site.options is None else site.options
                 for part in ("train", "validation", "test"):
                     paths = getattr(site, part)
-                    if paths is not None and not isinstance(paths, float):
+                    if (paths is None and part in _made(site, config)) or isinstance(paths, str | list):
                         source = Source(site.format or data.format, paths_of(paths, base), options)
-                        self._add(_part_of(name, part), source)
+                        self._add(_part_of(name, part), source, part)
         elif data.train is not None or data.format in MADE_HERE:
             self._add("train", Source(data.format, paths_of(data.train, base), data.options))
         else:
@@ -249,7 +258,8 @@ class _Corpora:
             value = getattr(data, part)
             if not isinstance(value, float | int):
                 self._add(part, Source(data.format, paths_of(value, base), data.options))
-        test, each = data.test or None, all(site.test for site in config.sites.values()) and config.own_corpora
+        test = data.test or None
+        each = config.own_corpora and all(site.test or "test" in _made(site, config) for site in config.sites.values())
         if isinstance(test, float | int):
             if config.own_corpora:
                 raise ConfigError("data.test is a share, and sites have corpora of their own: name a corpus to test on")
@@ -258,11 +268,22 @@ class _Corpora:
         else:
             if not each:
                 raise ConfigError("data.test is missing: name the corpus to test on, or give a share of train")
+        self.annotated: Sequence[Document] = self.documents
+        """As they were read, with nothing masked."""
 
-    def _add(self, part: str, source: Source) -> None:
-        documents = read_source(source, part, self.notes)
-        self.parts[part] = range(len(self.documents), len(self.documents) + len(documents))
+    def _add(self, name: str, source: Source, part: str | None = None) -> None:
+        documents = read_source(source, part or name, self.notes)
+        self.parts[name] = range(len(self.documents), len(self.documents) + len(documents))
         self.documents += documents
+
+    def mask(self, config: Config, examples: Sequence[Any], sites: Mapping[str, Sequence[int]]) -> Mapping[str, int]:
+        """Mask what sites share in the sentences that they train on; nothing else changes, nor any sentence's place."""
+        trained: dict[str, dict[int, set[int]]] = {}
+        for site, rows in sites.items():
+            for row in rows:
+                trained.setdefault(site, {}).setdefault(examples[row].document, set()).add(examples[row].sentence)
+        self.documents, counted = mask_overlap(self.annotated, trained, config.data.mask_overlap, config.seed)
+        return counted
 
     def training_documents(self) -> list[Document]:
         """What the label set is read from: all but a corpus to test on; of one that is shared out, the whole."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grandrounds.reproduce import fedds, feded, fedlcc
+from grandrounds.reproduce import fedds, feded, fedlcc, fedner
 from grandrounds.reproduce.protocol import Paper
 
-PAPERS: dict[str, Paper] = {paper.name: paper for paper in (feded.PAPER, fedlcc.PAPER, fedds.PAPER)}
+PAPERS: dict[str, Paper] = {paper.name: paper for paper in (feded.PAPER, fedlcc.PAPER, fedds.PAPER, fedner.PAPER)}

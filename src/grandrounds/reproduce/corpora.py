@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from grandrounds.data.corpora import MADE_HERE, SYNTHETIC, SYNTHETIC_BAGS, Source, read_source
 from grandrounds.data.documents import Document
@@ -30,6 +30,19 @@ DOCRED = [f"P{number}" for number in _DOCRED.split()]
 """Its 96 relations, some of which a part may lack."""
 
 
+class Place(Protocol):
+    """What a target runs on."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def nearest(self) -> str:
+        """What may stand in for it."""
+
+    def missing(self, data: Path | None) -> str | None:
+        """A sentence that says how to get it; None where it is there."""
+
+
 @dataclass(frozen=True)
 class PaperCorpus:
     """A corpus by the name that `--corpus` knows it by."""
@@ -37,7 +50,7 @@ class PaperCorpus:
     name: str
     title: str
     format: str
-    train: str | None = None
+    train: str | tuple[str, ...] | None = None
     test: str | float | None = None
     """A file, or a share of train."""
     how: str = ""
@@ -53,12 +66,12 @@ class PaperCorpus:
     def section(self) -> dict[str, Any]:
         """[data] of a config."""
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
-        given = {part: value for part, value in parts.items() if value is not None}
+        given = {part: list(v) if isinstance(v, tuple) else v for part, v in parts.items() if v is not None}
         return {"format": self.format, **given, "options": dict(self.options)}
 
     def missing(self, data: Path | None) -> str | None:
-        """A sentence that says how to get it; None where it is there."""
-        paths = [path for path in (self.train, self.validation, self.test) if isinstance(path, str)]
+        trains = self.train if isinstance(self.train, tuple) else [self.train]
+        paths = [path for path in (*trains, self.validation, self.test) if isinstance(path, str)]
         if all(data is not None and (data / path).exists() for path in paths):
             return None
         where = "--data is not given" if data is None else "it is not under --data"

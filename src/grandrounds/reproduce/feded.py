@@ -163,7 +163,7 @@ def figure2(study: Study) -> PaperTable:
     fractions = FRACTIONS[: study.wish.cells]
     needed = rounds_to_target(study, {f"C{c}": {"federation.fraction": c} for c in fractions}, METHODS)
     rows = [Row(f"C={c}", [Cell(None, needed[f"C{c}", m]) for m in METHODS]) for c in fractions]
-    curves = {title: [row.cells[i].median for row in rows] for i, title in enumerate(METHODS.values())}
+    curves = {title: [row.cells[i].middle for row in rows] for i, title in enumerate(METHODS.values())}
     figure = rounds_needed(study.target.title, "C, fraction of sites a round", fractions, curves, study.wish.rounds)
     notes = [target_told(study.wish), "The paper draws this figure without numbers."]
     return PaperTable(study.name, "", "rounds", "C", list(METHODS.values()), rows, notes, figure=figure)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from grandrounds.reports.plots import Curve, draw_by_round, draw_pr
-from grandrounds.reports.svg import OTHER, SERIES, legend_above, svg
+from grandrounds.reports.svg import OTHER, SERIES, legend_above, name_rows, svg
 from grandrounds.reports.wording import plural
 
 
@@ -64,3 +64,45 @@ def precision_by_recall(title: str, panels: Mapping[str, Mapping[str, Sequence[P
         axes.set_title(name, loc="left", pad=38 if len(panels[name]) > 3 else 24, fontsize=10.5)
 
     return svg(title, 3.6 * len(panels), *(partial(draw, name) for name in panels))
+
+
+def by_setting(
+    title: str, label: str, settings: Sequence[float], panels: Mapping[str, Mapping[str, Sequence[float | None]]]
+) -> str:
+    """A score in percent by a setting, a panel a score, a curve a method."""
+
+    def draw(name: str, axes: Axes) -> None:
+        for (method, values), colour in zip(panels[name].items(), SERIES, strict=False):
+            points = [(x, y) for x, y in zip(settings, values, strict=True) if y is not None]
+            axes.plot([x for x, _ in points], [y for _, y in points], "o-", color=colour, label=method)
+        axes.set_xlabel(label)
+        axes.set_ylabel(f"{name}, %")
+        axes.set_xticks(list(settings))
+        axes.grid(axis="y")
+        legend_above(axes, columns=4)
+
+    return svg(title, 2.8 * len(panels), *(partial(draw, name) for name in panels))
+
+
+def dots(title: str, label: str, panels: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> str:
+    """A score in percent: of each panel's rows a dot a method, joined by a line."""
+
+    def draw(name: str, axes: Axes) -> None:
+        rows = panels[name]
+        methods = list(dict.fromkeys(method for values in rows.values() for method in values))
+        for place, values in enumerate(rows.values()):
+            found = [value for value in values.values() if value is not None]
+            if found:
+                axes.plot([min(found), max(found)], [place, place], color=OTHER, linewidth=1.2, zorder=1)
+        for method, colour, mark in zip(methods, SERIES, "osD^v", strict=False):
+            points = [(values.get(method), place) for place, values in enumerate(rows.values())]
+            there = [(value, place) for value, place in points if value is not None]
+            axes.plot([x for x, _ in there], [y for _, y in there], mark, color=colour, label=method)
+        name_rows(axes, list(rows))
+        axes.set_xlabel(label)
+        axes.grid(axis="x")
+        legend_above(axes, columns=4)
+        if name:
+            axes.set_title(name, loc="left", pad=24, fontsize=10.5)
+
+    return svg(title, sum(1.2 + 0.3 * len(rows) for rows in panels.values()), *(partial(draw, name) for name in panels))

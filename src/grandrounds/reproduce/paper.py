@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from rich import box
@@ -32,16 +32,19 @@ class Cell:
     paper: float | None = None
     measured: Sequence[float | None] | None = None
     """None: not measured. A None among the values: measured, and there was nothing, as for a target not reached."""
+    mean: bool = False
+    """Of the seeds, as the paper's; else the median."""
 
     @property
-    def median(self) -> float | None:
+    def middle(self) -> float | None:
         if not self.measured:
             return None
-        middle = median(inf if value is None else value for value in self.measured)
+        values = [inf if value is None else value for value in self.measured]
+        middle = fmean(values) if self.mean else median(values)
         return None if middle == inf else middle
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"paper": self.paper, "measured": self.median}
+        told: dict[str, Any] = {"paper": self.paper, "measured": self.middle}
         return told if self.measured is None else {**told, "runs": list(self.measured)}
 
 
@@ -168,10 +171,10 @@ def _shown(value: float | None, unit: str) -> str:
 
 
 def _measured(cell: Cell, unit: str) -> str:
-    """The median over seeds, and their range."""
+    """The middle of the seeds, and their range."""
     if not cell.measured:
         return ""
-    middle = _shown(cell.median, unit)
+    middle = _shown(cell.middle, unit)
     ordered = sorted(cell.measured, key=lambda value: inf if value is None else value)
     if ordered[0] == ordered[-1]:
         return middle

@@ -14,7 +14,7 @@ from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.many import Arm
 from grandrounds.federation.files import write_whole
 from grandrounds.reports.runs import Run, read_run
-from grandrounds.reproduce.corpora import PaperCorpus
+from grandrounds.reproduce.corpora import Place
 from grandrounds.reproduce.paper import PaperTable, Setting
 from grandrounds.reproduce.wish import Overrides, Wish
 
@@ -56,13 +56,15 @@ class Paper:
     """What the paper says of its settings on a corpus, under the names of `told`."""
     repeats: str
     """How often the paper runs, and what it reports."""
-    corpora: Mapping[str, PaperCorpus]
+    corpora: Mapping[str, Place]
     """Those that it can be run on."""
     told: Mapping[str, Callable[[Config], object]] = field(default_factory=lambda: TOLD)
     """The settings to be told, and what a config says of each."""
     rounds: int = 30
     target_f1: float | None = 0.72
     """Where nobody wishes otherwise; None: it counts no rounds to a target."""
+    average: str = "median"
+    """Of runs that differ in their seed alone."""
 
 
 class Study:
@@ -83,7 +85,8 @@ class Study:
     def config(self, corpus: str, own: Overrides | None = None) -> Config:
         """The protocol on a corpus; what an arm changes itself outweighs the overrides."""
         content, own = self.paper.content(corpus, self.wish), own or {}
-        content["algorithm"] = {"name": own.get("algorithm.name", content["algorithm"]["name"])}
+        if own.get("algorithm.name", content["algorithm"]["name"]) != content["algorithm"]["name"]:
+            content["algorithm"] = {"name": own["algorithm.name"]}
         return make_config(content, {**self.wish.changes(content["algorithm"]["name"]), **own})
 
     def run(self, corpus: str, arms: Mapping[str, Overrides]) -> dict[str, list[Run]]:
@@ -139,9 +142,8 @@ class Study:
             for name, tell in self.paper.told.items()
         ]
         lines = [line for line in lines if line.paper or line.here]
-        lines.append(
-            Setting("runs", self.paper.repeats, f"{self.wish.seeds}, the median" if self.wish.seeds > 1 else "1")
-        )
+        repeats = f"{self.wish.seeds}, the {self.paper.average}" if self.wish.seeds > 1 else "1"
+        lines.append(Setting("runs", self.paper.repeats, repeats))
         return [*lines, Setting("overrides", "", " ".join(self.wish.texts()))]
 
 

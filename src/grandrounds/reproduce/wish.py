@@ -17,6 +17,7 @@ Overrides = Mapping[str, Any]
 OPTION_FOR = {
     "seed": "--seeds",
     "model.encoder": "--encoder",
+    "task.language": "--encoder",
     "federation.rounds": "--rounds",
     "federation.stop_at_f1": "--target-f1",
     "data.format": "--corpus",
