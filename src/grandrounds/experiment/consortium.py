@@ -223,7 +223,7 @@ def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
     texts = [task.text(examples[row]) for row in rows.get("public", [])]
     encoder = find_encoder(resolved(config.model.encoder, base), config.model, base, task, texts, folder)
     practice = Practice(task, encoder, config.training, config.seed, find_device(config.device))
-    splits = server_splits(task.features(examples, encoder), rows, public)
+    splits = server_splits(task, task.features(examples, encoder), rows, public)
     made = write_terms(
         folder,
         config,
@@ -257,7 +257,7 @@ def server_ground(config: Config, base: Path, terms: Terms) -> Ground:
     if (0 if public is None else len(public.examples), "" if public is None else public.digest) != terms.public:
         raise ConfigError("the coordinator's public set is not the one that sites were enrolled with; put it back")
     practice = terms.practice(config.training, find_device(config.device))
-    splits: Mapping[str, Split] = server_splits(terms.task.features(examples, terms.encoder), rows, public)
+    splits: Mapping[str, Split] = server_splits(terms.task, terms.task.features(examples, terms.encoder), rows, public)
     model = practice.initial_model()
     manifest = manifest_of(model, config.make_algorithm())
     expected = expected_of(model, manifest, terms.task, terms.public)

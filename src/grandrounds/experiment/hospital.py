@@ -120,7 +120,7 @@ def read_holding(enrolment: Enrolment, data: Sequence[Path], format: str, test: 
         if not examples:
             raise no_example(terms.task, f"the {part} data hold", left)
         features = terms.task.features(examples, practice.encoder)
-        splits[part] = Split(features, np.arange(len(examples)))
+        splits[part] = Split(features, terms.task.rows(features, np.arange(len(examples))))
         if part == "train":
             counted.update(label for example in examples for label in terms.task.answers(example))
             counts = {"examples": len(examples), "notes": len({example.document for example in examples})}

@@ -56,10 +56,15 @@ class Score(ClassScore):
     auc_std: float | None = None
     baseline_auc: float | None = None
     facts: int | None = None
+    loss: float | None = None
+    """Nats a masked word piece, where that is what was learnt."""
+    perplexity: float | None = None
     curve: dict[str, list[float]] = {}
 
     @property
     def headline(self) -> Headline:
+        if self.loss is not None:
+            return Headline("loss", self.loss, None, None, "baseline")
         if self.auc is None:
             return Headline("F1", self.f1, self.f1_std, self.baseline_f1, self.baseline or "baseline")
         return Headline("AUC", self.auc, self.auc_std, self.baseline_auc, "in any order")
