@@ -17,7 +17,7 @@ from grandrounds.experiment.config import Config, Model, Paths
 from grandrounds.federation.contract import Algorithm
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.learner import Practice, Server, Split
-from grandrounds.federation.payloads import Expected, PublicSet
+from grandrounds.federation.payloads import Expected, PublicSet, still
 from grandrounds.models.encoder import Encoder, Size
 from grandrounds.tasks import Task
 from grandrounds.tasks.task import Features
@@ -61,7 +61,8 @@ def server_splits(
 def manifest_of(model: nn.Module, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
     """Shapes of what the algorithm shares."""
     algorithm.check(model.state_dict().keys())
-    return {name: tuple(value.shape) for name, value in model.state_dict().items() if algorithm.shared(name)}
+    held, named = still(model), model.state_dict().items()
+    return {name: tuple(value.shape) for name, value in named if algorithm.shared(name) and name not in held}
 
 
 def expected_of(

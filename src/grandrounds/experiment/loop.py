@@ -333,7 +333,7 @@ def summary(scores: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     first = next(iter(scores.values()))
     numbers = [name for name in first if isinstance(first[name], float)]
     out: dict[str, Any] = {name: float(np.mean([score[name] for score in scores.values()])) for name in numbers}
-    for name in ("f1", "auc"):
+    for name in ("f1", "auc", "loss"):
         if name in numbers:
             out[f"{name}_std"] = float(np.std([score[name] for score in scores.values()]))
     out |= {name: value for name, value in first.items() if isinstance(value, int | str)}  # of the test set, not of who

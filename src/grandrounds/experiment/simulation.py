@@ -110,7 +110,8 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         for part, held_rows in {"train": members, **rows.at(name)}.items():
             held[part] = Split(theirs.features, task.rows(theirs.features, np.array(held_rows, dtype=np.int64)))
         residents[name] = Resident(registration, held, theirs.practice, _policy(about, config, base), about.poisoned)
-    _note_single_class(table, notes)
+    if len(task.labels) > 1:
+        _note_single_class(table, notes)
     expected = expected_of(model, manifest, task, (len(rows.public), public.digest) if public else (0, ""))
     return Simulation(
         own.practice,

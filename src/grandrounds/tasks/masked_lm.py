@@ -28,6 +28,8 @@ from grandrounds.tasks.language_features import LanguageFeatures, LanguageRows, 
 from grandrounds.tasks.masking import Masking
 from grandrounds.tasks.task import Counts, Example, Reading, Task
 
+NOTE = "note"
+"""The one label: text is its own answer."""
 EMPTY = "documents without text"
 TALLIES = ("nats", "masked", "right", "next_nats", "next_right", "rows")
 """What is counted of a row."""
@@ -89,7 +91,7 @@ class MaskedLM(Task):
 
     @property
     def labels(self) -> Sequence[str]:
-        return ()
+        return (NOTE,)
 
     def schema(self) -> dict[str, Any]:
         return {"options": self.options.model_dump()}
@@ -102,15 +104,12 @@ class MaskedLM(Task):
 
     def examples(self, documents: Sequence[Document]) -> tuple[list[Note], dict[str, int]]:
         notes = [
-            Note(i, 0, "", document.text, document.sentences or clinical_sentences(document.text))
+            Note(i, 0, NOTE, document.text, document.sentences or clinical_sentences(document.text))
             for i, document in enumerate(documents)
             if document.text.strip()
         ]
         empty = len(documents) - len(notes)
         return notes, {EMPTY: empty} if empty else {}
-
-    def answers(self, example: Note) -> Sequence[str]:
-        return ()
 
     def without_answers(self, document: Document) -> Document:
         return document
@@ -124,14 +123,14 @@ class MaskedLM(Task):
     def from_question(self, question: Mapping[str, Any]) -> Note:
         try:
             sentences = tuple(Span(int(start), int(end)) for start, end in question["sentences"])
-            return Note(0, 0, "", str(question["text"]), sentences)
+            return Note(0, 0, NOTE, str(question["text"]), sentences)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 "an example of the public set is not one of masked_lm; has the server another task?"
             ) from error
 
     def label_counts(self, features: LanguageFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.zeros(0, dtype=np.int64)
+        return np.array([len(rows)], dtype=np.int64)
 
     def features(self, examples: Sequence[Note], encoder: Encoder) -> LanguageFeatures:
         options, tokenizer = self.options, encoder.tokenizer
