@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from grandrounds.data.documents import Span
 from grandrounds.data.sentences import split_sentences
@@ -50,7 +51,7 @@ def clinical_sentences(text: str) -> tuple[Span, ...]:
             found.append(section.heading)
         start, end = section.body
         cuts = [start, *(item.start() for item in _ITEM.finditer(covered, start, end)), end]
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in pairwise(cuts):
             pieces = split_sentences(covered[first:last])
             found += [Span(first + piece.start, first + piece.end) for piece in pieces]
     return tuple(found)

@@ -9,7 +9,6 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
-
 ENCODERS = ("encoder.", "bert.")
 """What the names of an encoder's weights begin with."""
 

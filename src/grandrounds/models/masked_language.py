@@ -83,8 +83,8 @@ def _pretraining(encoder: Encoder) -> Any:
     config = copy.deepcopy(encoder.config)
     if config.model_type != "bert":
         raise ConfigError(
-            f"masked_lm trains BERT, and encoder '{encoder.name}' is of the kind '{config.model_type}'; name a BERT, or "
-            "'new'"
+            f"masked_lm trains BERT, and encoder '{encoder.name}' is of the kind '{config.model_type}'; "
+            "name a BERT, or 'new'"
         )
     if len(encoder.tokenizer) > config.vocab_size:
         raise ConfigError(f"encoder '{encoder.name}' has {config.vocab_size} word embeddings, its tokenizer more")

@@ -30,6 +30,7 @@ from grandrounds.tasks.task import Counts, Example, Reading, Task
 
 NOTE = "note"
 """The one label: text is its own answer."""
+NO_ANSWERS = "a masked language model finds nothing in a document: give its folder as model.encoder of another task"
 EMPTY = "documents without text"
 TALLIES = ("nats", "masked", "right", "next_nats", "next_right", "rows")
 """What is counted of a row."""
@@ -203,7 +204,7 @@ class MaskedLM(Task):
         return tallies
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        raise GrandRoundsError("masked_lm has no classes to give probabilities of")
+        raise GrandRoundsError(NO_ANSWERS)
 
     def counts(self, logits: NDArray[np.float32], features: LanguageFeatures, rows: NDArray[np.int64]) -> Counts:
         sums = logits.astype(np.float64).sum(axis=0)
@@ -226,9 +227,7 @@ class MaskedLM(Task):
     def annotate(
         self, document: Document, examples: Sequence[Any], probabilities: NDArray[np.float32], threshold: float
     ) -> Document:
-        raise GrandRoundsError(
-            "a masked language model finds nothing in a document: give its folder as model.encoder of another task"
-        )
+        raise GrandRoundsError(NO_ANSWERS)
 
 
 def _pieces(notes: Sequence[Note], encoder: Encoder) -> Iterable[list[list[int]]]:

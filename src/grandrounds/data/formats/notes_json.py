@@ -1,4 +1,4 @@
-"""Notes as JSON lines: `text`, an `id` or none, and further fields, by which notes may be dealt out (specialty, patient)."""
+"""Notes as JSON lines: `text`, an `id` or none, and further fields by which notes may be dealt out, as specialty."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from grandrounds.data.formats.source import Format, Notes, load
 from grandrounds.data.sentences import Breaks, split_sentences
 from grandrounds.errors import GrandRoundsError, unknown
 
-
 CLINICAL = "clinical"
 """Breaks of a note: headings, list items and marks are seen too."""
 
