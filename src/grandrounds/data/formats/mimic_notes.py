@@ -7,7 +7,7 @@ The patient (SUBJECT_ID) and the stay (HADM_ID) are attributes.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from grandrounds.data.clinical import clinical_sentences
@@ -47,24 +47,34 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
     """The first line and the fields of each row."""
     limit = csv.field_size_limit(LARGEST)
     reader = csv.reader((f"{line}\n" for line in stream(path)), strict=True)
-    first = 1
+    first, names = 1, list[str]()
     try:
-        names = [name.strip().upper() for name in next(reader, [])]
-        for name in NEEDED:
-            if name not in names:
-                problem = f"a header without the column '{name}'; is it NOTEEVENTS.csv?"
-                raise DataError(problem, path=path, line=1)
-        first = reader.line_num + 1
         for fields in reader:
-            if len(fields) != len(names):
-                problem = f"{len(fields)} columns where the header has {len(names)}; fetch the file again"
-                raise DataError(problem, path=path, line=first)
-            yield first, dict(zip(names, fields, strict=True))
+            if any(field.strip() for field in fields):
+                if names:
+                    yield first, _named(names, fields, path, first)
+                else:
+                    names = _header(fields, path, first)
             first = reader.line_num + 1
     except csv.Error:
         raise DataError("a row with a quote that does not end, or not before a comma", path=path, line=first) from None
     finally:
         csv.field_size_limit(limit)
+
+
+def _header(fields: Sequence[str], path: Path, line: int) -> list[str]:
+    names = [name.strip().upper() for name in fields]
+    for name in NEEDED:
+        if name not in names:
+            raise DataError(f"a header without the column '{name}'; is it NOTEEVENTS.csv?", path=path, line=line)
+    return names
+
+
+def _named(names: Sequence[str], fields: Sequence[str], path: Path, line: int) -> dict[str, str]:
+    if len(fields) != len(names):
+        problem = f"{len(fields)} columns where the header has {len(names)}; fetch the file again"
+        raise DataError(problem, path=path, line=line)
+    return dict(zip(names, fields, strict=True))
 
 
 FORMAT = Format("mimic-notes", "MIMIC-III's NOTEEVENTS.csv, of which a category", read, suffixes=(".csv",))
