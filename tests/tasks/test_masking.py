@@ -91,8 +91,8 @@ def test_a_rows_masks_hang_on_its_key_alone() -> None:
 
 def test_padding_changes_no_mask() -> None:
     ids, maskable, begins, keys = rows()
-    wider = [np.pad(what, ((0, 0), (0, 9))) for what in (ids, maskable, begins)]
-    masked = mask_rows(wider[0], wider[1], wider[2], keys, HOW)
+    nine = ((0, 0), (0, 9))
+    masked = mask_rows(np.pad(ids, nine), np.pad(maskable, nine), np.pad(begins, nine), keys, HOW)
     assert (masked.ids[:, :LENGTH] == mask_rows(ids, maskable, begins, keys, HOW).ids).all()
 
 
