@@ -83,6 +83,15 @@ def test_every_algorithm_has_the_bits_of_one_process(tiny_config: TinyConfig, tm
     assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
 
 
+def test_pretraining_has_the_bits_of_one_process(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    task = {"name": "masked_lm", "length": 32, "next_sentence": True}
+    content = setting(tiny_config, "fedavg", task=task, **{"federation.weight_by": "patients"})
+    grandrounds.run(content, out=tmp_path / "process")
+    run_over_grid(content, tmp_path / "grid")
+    assert models(tmp_path / "grid") == models(tmp_path / "process")
+    assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
+
+
 @pytest.mark.parametrize("name", ["feded", "toy"])
 def test_the_logs_of_both_sides_agree(tiny_config: TinyConfig, tmp_path: Path, name: str) -> None:
     run_over_grid(setting(tiny_config, name), tmp_path / "run")

@@ -164,6 +164,14 @@ FURTHER = {
 }
 
 
+LANGUAGE = {
+    "perplexity": "perplexity",
+    "accuracy": "masked word pieces found",
+    "next_loss": "loss of next-sentence prediction",
+    "next_accuracy": "second segments told apart",
+}
+
+
 def _brief(split: str, score: Mapping[str, Any]) -> str:
     headline = Score.model_validate(score).headline
     return f"{split} {headline.word} {headline.value:.3f}"
@@ -172,7 +180,21 @@ def _brief(split: str, score: Mapping[str, Any]) -> str:
 def score_table(title: str, score: Mapping[str, Any]) -> Table:
     """A score with its classes, or with what its ranking comes to, and the trivial baseline beside it."""
     read = Score.model_validate(score)
+    if read.loss is not None:
+        return _by_loss(title, read)
     return _by_class(title, score) if read.auc is None else _by_rank(title, read)
+
+
+def _by_loss(title: str, score: Score) -> Table:
+    table = Table(title=title, caption=plural(score.n or 0, "masked word piece"))
+    table.add_column("figure")
+    table.add_column("value", justify="right")
+    spread = "" if score.loss_std is None else f" ± {score.loss_std:.3f}"
+    table.add_row("loss, nats a masked word piece", f"{figure(score.loss)}{spread}", style="bold")
+    further = {name: value for name, value in score.further().items() if name in LANGUAGE}
+    for name, value in {"perplexity": score.perplexity, "accuracy": score.accuracy, **further}.items():
+        table.add_row(LANGUAGE[name], figure(value))
+    return table
 
 
 def _by_rank(title: str, score: Score) -> Table:

@@ -31,7 +31,8 @@ def search(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try every combination and choose the best validation F1 or, where answers are ranked, AUC; the test score is
+    """Try every combination and choose the best validation F1 or, where answers are ranked, AUC, or of a language model
+    the lowest loss; the test score is
     shown for the chosen one only.
 
     Example: `grandrounds search experiments/synthetic.toml training.learning_rate=2e-4,5e-4 training.epochs=1,2
@@ -66,11 +67,11 @@ def _words(setting: dict[str, Any]) -> str:
 
 def _show(settings: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]], as_json: bool) -> None:
     word = _headline(results[0]["validation"]).word
-    ranked = sorted(zip(settings, results, strict=True), key=lambda pair: -_value(pair[1]["validation"]))
+    ranked = sorted(zip(settings, results, strict=True), key=lambda pair: -_headline(pair[1]["validation"]).better)
     best, result = ranked[0]
     test = result["test"]
     if as_json:
-        keys = dict.fromkeys((word.lower(), "f1"))
+        keys = [key for key in dict.fromkeys((word.lower(), "f1")) if key in result["validation"]]
         rows = [
             {"setting": setting} | {f"validation_{key}": found["validation"][key] for key in keys}
             for setting, found in ranked

@@ -31,7 +31,18 @@ It reads text like that of its training sites, and no other. It is a research to
 
 
 def _scored(test: Score) -> str:
+    if test.loss is not None:
+        return _by_loss(test)
     return _by_class(test) if test.auc is None else _by_rank(test)
+
+
+def _by_loss(test: Score) -> str:
+    return (
+        f"Test loss **{test.loss:.3f}** nats a masked word piece (perplexity {test.perplexity:.1f}, "
+        f"{test.accuracy:.1%} right) on {test.n} of them.\n\n"
+        "The folder is one of Hugging Face's: `AutoModelForMaskedLM.from_pretrained` loads it, and any task of Grand "
+        "Rounds takes it as `model.encoder`."
+    )
 
 
 def _by_class(test: Score) -> str:

@@ -73,12 +73,23 @@ class Model(Section):
     encoder: str = "tiny"
     vectors: str | None = None
     """Word vectors, GloVe text or word2vec binary, for the encoder `words`."""
-    vocabulary: Literal["public", "vectors"] | None = None
-    """Whose words `words` knows: the public text's, or the vectors'; by default the vectors', where there are any."""
+    vocabulary: str | None = None
+    """Whose words `words` knows: "public", the public text's, or "vectors", the vectors', which is the default where
+    there are any. For `new`, "public" or a file of word pieces, one a line."""
     most_words: int = Field(50_000, ge=100)
     """How many of the vectors' words, the first of the file, which are the commonest; each of them travels."""
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Instead of the encoder's own; 0 saves up to 40% of a step on a CPU, where dropping out attention is slow."""
+    layers: int | None = Field(None, ge=1)
+    """Of the encoder `new`, as are the next four; by default 4."""
+    width: int | None = Field(None, ge=8)
+    """By default 256."""
+    heads: int | None = Field(None, ge=1)
+    """By default one for 64 of the width."""
+    pieces: int | None = Field(None, ge=100)
+    """How many word pieces it learns from public text; by default 8000."""
+    dropout: float | None = Field(None, ge=0, lt=1)
+    """By default 0.1, as BERT's."""
     warm_up: int = Field(0, ge=0)
     """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
     gives for nothing, `tiny` has to learn."""
@@ -99,6 +110,8 @@ class Rounds(Section):
     stop_at_f1: float = Field(0.0, ge=0, le=1)
     """Stop once the test F1 reaches this: how papers count the rounds to a target; 0: never."""
     checkpoint_every: int = Field(1, ge=1)
+    keep_models: bool = False
+    """Save the model of each round beside the selected one: models/round-00001 and so on."""
     deadline: float = Field(3600.0, gt=0)
     """Between hosts: seconds that a site has for an answer."""
     absence: float = Field(180.0, gt=0)
@@ -301,7 +314,7 @@ class Config(Section):
         content = self.complete()
         for key in ("workers", "compare"):
             content.pop(key)
-        for key in ("rounds", "checkpoint_every", "deadline", "absence"):
+        for key in ("rounds", "checkpoint_every", "keep_models", "deadline", "absence"):
             content["federation"].pop(key)
         return content
 

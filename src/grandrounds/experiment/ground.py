@@ -17,8 +17,8 @@ from grandrounds.experiment.config import Config, Model, Paths
 from grandrounds.federation.contract import Algorithm
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.learner import Practice, Server, Split
-from grandrounds.federation.payloads import Expected, PublicSet
-from grandrounds.models.encoder import Encoder
+from grandrounds.federation.payloads import Expected, PublicSet, still
+from grandrounds.models.encoder import Encoder, Size
 from grandrounds.tasks import Task
 from grandrounds.tasks.task import Features
 
@@ -45,10 +45,14 @@ class Ground:
 
 
 def server_splits(
-    features: Features, served: Mapping[str, Sequence[int]], public: PublicSet | None
+    task: Task, features: Features, served: Mapping[str, Sequence[int]], public: PublicSet | None
 ) -> dict[str, Split]:
-    """The server's data, by the rows that each part has."""
-    splits = {part: Split(features, np.array(rows, dtype=np.int64)) for part, rows in served.items() if rows}
+    """The server's data, by the examples that each part has."""
+    splits = {
+        part: Split(features, task.rows(features, np.array(examples, dtype=np.int64)))
+        for part, examples in served.items()
+        if examples
+    }
     if public is not None:
         splits["public"] = replace(splits["public"], digest=public.digest)
     return splits
@@ -57,7 +61,8 @@ def server_splits(
 def manifest_of(model: nn.Module, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
     """Shapes of what the algorithm shares."""
     algorithm.check(model.state_dict().keys())
-    return {name: tuple(value.shape) for name, value in model.state_dict().items() if algorithm.shared(name)}
+    held, named = still(model), model.state_dict().items()
+    return {name: tuple(value.shape) for name, value in named if algorithm.shared(name) and name not in held}
 
 
 def expected_of(
@@ -70,31 +75,58 @@ def expected_of(
 
 def resolved(encoder: str, base: Path) -> str:
     """One name for one encoder, however the config spells it."""
-    return str((base / encoder).resolve()) if encoder != "tiny" and (base / encoder).is_dir() else encoder
+    return str((base / encoder).resolve()) if encoder not in LEARNT and (base / encoder).is_dir() else encoder
 
 
-LEARNT = ("tiny", "words")
-"""Encoders whose vocabulary comes from the public text, or from a file of vectors."""
+LEARNT = ("tiny", "words", "new")
+"""Encoders whose vocabulary comes from the public text, or from a file of vectors or word pieces."""
+OF_NEW = ("layers", "width", "heads", "pieces", "dropout")
 
 
 def find_encoder(name: str, model: Model, base: Path, task: Task, public: Sequence[str], folder: Path) -> Encoder:
     """A vocabulary is learnt once a run: workers and resumed runs find it in the run folder."""
     vectors = None if model.vectors is None else base / model.vectors
-    if name != "words" and (vectors is not None or model.vocabulary is not None):
-        raise ConfigError("model.vectors and model.vocabulary are for model.encoder = 'words'; another has its own")
-    if model.vocabulary == "vectors" and vectors is None:
-        raise ConfigError("model.vocabulary = 'vectors' needs a file of them: give model.vectors")
+    _check_options(name, model)
     if name not in LEARNT:
         found = Encoder.find(name, task.markers)
     else:
         learnt, part = folder / "vocabulary" / name, folder / f".vocabulary.{name}.part"
         if not learnt.exists():
-            words = None if vectors is None or model.vocabulary == "public" else model.most_words
-            Encoder.find(name, task.markers, public, vectors, words).save(part)
+            if name == "new":
+                made = Encoder.new(_size(model), public, _file_of_pieces(model, base), task.markers)
+            else:
+                words = None if vectors is None or model.vocabulary == "public" else model.most_words
+                made = Encoder.find(name, task.markers, public, vectors, words)
+            made.save(part)
             learnt.parent.mkdir(exist_ok=True)
             part.rename(learnt)
         found = replace(Encoder.saved(learnt), vectors=vectors)
     return found if model.attention_dropout is None else found.dropping_attention(model.attention_dropout)
+
+
+def _check_options(name: str, model: Model) -> None:
+    """ConfigError where the config says of an encoder what only another has."""
+    for key in OF_NEW:
+        if name != "new" and getattr(model, key) is not None:
+            raise ConfigError(f"model.{key} is for model.encoder = 'new'; another has its own")
+    if name != "words" and model.vectors is not None:
+        raise ConfigError("model.vectors is for model.encoder = 'words'; another has its own")
+    if name not in ("words", "new") and model.vocabulary is not None:
+        raise ConfigError("model.vocabulary is for model.encoder = 'words' or 'new'; another has its own")
+    if name == "words" and model.vocabulary not in (None, "public", "vectors"):
+        raise ConfigError(f"model.vocabulary = '{model.vocabulary}': for 'words' it is 'public' or 'vectors'")
+    if model.vocabulary == "vectors" and model.vectors is None:
+        raise ConfigError("model.vocabulary = 'vectors' needs a file of them: give model.vectors")
+
+
+def _size(model: Model) -> Size:
+    width = model.width or 256
+    heads = model.heads or max(width // 64, 1)
+    return Size(model.layers or 4, width, heads, model.pieces or 8000, 0.1 if model.dropout is None else model.dropout)
+
+
+def _file_of_pieces(model: Model, base: Path) -> Path | None:
+    return None if model.vocabulary in (None, "public") else base / model.vocabulary
 
 
 def warmed_up(config: Config, practice: Practice, splits: Mapping[str, Split], folder: Path) -> Practice:

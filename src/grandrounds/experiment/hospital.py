@@ -128,7 +128,8 @@ def read_holding(
         notes += Counter(left)
         if not examples:
             raise no_example(task, f"the {part} data hold", left)
-        splits[part] = Split(task.features(examples, practice.encoder), np.arange(len(examples)))
+        features = task.features(examples, practice.encoder)
+        splits[part] = Split(features, task.rows(features, np.arange(len(examples))))
         if part == "train":
             counted.update(label for example in examples for label in task.answers(example))
             counts |= {"examples": len(examples), "notes": len({example.document for example in examples})}

@@ -205,6 +205,8 @@ class Conduct:
         self.folder.add_metrics(metrics)
         if last or better or round % self.config.federation.checkpoint_every == 0:
             self._checkpoint()
+        if self.config.federation.keep_models and not self.algorithm.personal:
+            self._save(self.folder.path / "models" / f"round-{round:05d}")
         self.watcher.finished_round(metrics)
 
     def _choose(self, round: int) -> list[Registration]:
@@ -241,7 +243,7 @@ class Conduct:
         if "validation" not in scores:
             return False
         f1 = scores["validation"][self.ground.practice.task.criterion]
-        better = f1 > self.progress.best_f1
+        better = self.progress.best_round is None or f1 > self.progress.best_f1
         self.progress = replace(
             self.progress,
             best_round=round if better else self.progress.best_round,
@@ -278,7 +280,7 @@ class Conduct:
             self.ledger.versions = dict(best.versions)
 
     def _conclude(self) -> dict[str, Any]:
-        practice, last = self.ground.practice, self.progress.round
+        last = self.progress.round
         scores = self._scores((split for split in ("validation", "test") if split in self.ground.scored), last)
         result = self._result(scores)
         if self.algorithm.personal:
@@ -286,12 +288,15 @@ class Conduct:
             self.algorithm.finish(self.server, everyone)
             everyone.finish()
         else:
-            card = model_card(self.config, result)
-            save_model(self.folder.path / "model", practice.task, practice.encoder, self.server.model, card)
+            self._save(self.folder.path / "model", model_card(self.config, result))
         result["audit_head"] = self.audit.head  # saving models was logged too
         self.folder.finish(result)
         self.audit.close()
         return result
+
+    def _save(self, folder: Path, card: str = "") -> None:
+        practice = self.ground.practice
+        save_model(folder, practice.task, practice.encoder, self.server.model, card)
 
     def _result(self, scores: Mapping[str, Any]) -> dict[str, Any]:
         history = self.folder.metrics()
@@ -328,7 +333,7 @@ def summary(scores: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     first = next(iter(scores.values()))
     numbers = [name for name in first if isinstance(first[name], float)]
     out: dict[str, Any] = {name: float(np.mean([score[name] for score in scores.values()])) for name in numbers}
-    for name in ("f1", "auc"):
+    for name in ("f1", "auc", "loss"):
         if name in numbers:
             out[f"{name}_std"] = float(np.std([score[name] for score in scores.values()]))
     out |= {name: value for name, value in first.items() if isinstance(value, int | str)}  # of the test set, not of who

@@ -51,7 +51,8 @@ def rehearse(enrolment: Enrolment, holding: Holding) -> list[Upload]:
     examples, _ = terms.task.examples(holding.documents)
     rows = np.arange(max(terms.public[0], 1)) % len(examples)
     stand_in = PublicSet([terms.task.question(examples[row]) for row in rows.tolist()]) if terms.public[0] else None
-    split = Split(terms.task.features(examples, practice.encoder), rows, "" if stand_in is None else stand_in.digest)
+    features = terms.task.features(examples, practice.encoder)
+    split = Split(features, terms.task.rows(features, rows), "" if stand_in is None else stand_in.digest)
     model = practice.initial_model()
     expected = expected_of(model, manifest_of(model, algorithm), terms.task, (len(rows), split.digest))
     few = replace(resident.splits["train"], rows=resident.splits["train"].rows[:FEW])

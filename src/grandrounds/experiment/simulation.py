@@ -112,9 +112,10 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         # The public set is the server's: a site gets it as the federation sends it.
         held = {part: split for part, split in theirs.splits.items() if part != "public"}
         for part, held_rows in {"train": members, **rows.at(name)}.items():
-            held[part] = Split(theirs.features, np.array(held_rows, dtype=np.int64))
+            held[part] = Split(theirs.features, task.rows(theirs.features, np.array(held_rows, dtype=np.int64)))
         residents[name] = Resident(registration, held, theirs.practice, _policy(about, config, base), about.poisoned)
-    _note_single_class(table, notes)
+    if len(task.labels) > 1:
+        _note_single_class(table, notes)
     expected = expected_of(model, manifest, task, (len(rows.public), public.digest) if public else (0, ""))
     return Simulation(
         own.practice,
@@ -183,7 +184,10 @@ class _Schools:
         found = {(held[e.document], e.sentence): e for e in task.examples([documents[i] for i in held])[0]}
         features = task.features([found[place] for place in places], like.practice.encoder)
         ends = np.cumsum([0, *map(len, rows.values())])
-        splits = {part: Split(features, np.arange(a, b)) for part, a, b in zip(rows, ends, ends[1:], strict=False)}
+        splits = {
+            part: Split(features, task.rows(features, np.arange(a, b)))
+            for part, a, b in zip(rows, ends, ends[1:], strict=False)
+        }
         return _School(replace(like.practice, task=task, drawn=task.label_parts), features, splits)
 
     def _make(self, name: str) -> _School:
@@ -193,7 +197,7 @@ class _Schools:
         features = task.features(self._examples, encoder)
         practice = Practice(task, encoder, config.training, config.seed, find_device(config.device))
         served = {"public": rows.public, "validation": rows.validation, "test": rows.test}
-        splits = server_splits(features, served, self._public)
+        splits = server_splits(task, features, served, self._public)
         if name == resolved(config.model.encoder, self._base):
             practice = warmed_up(config, practice, splits, self._folder)
         return _School(practice, features, splits)

@@ -115,6 +115,8 @@ def _shared(config: Config, public: tuple[int, str]) -> dict[str, Any]:
         content.pop(own)
     content["data"] = {"public": AT_COORDINATOR} if public[0] else {}
     content["model"]["encoder"] = Path(config.model.encoder).name
+    if content["model"].get("vocabulary"):
+        content["model"]["vocabulary"] = Path(content["model"]["vocabulary"]).name
     if content["task"].get("language"):  # it comes with the model
         content["task"]["language"] = Path(content["task"]["language"]).name
     content["federation"].pop("policy")

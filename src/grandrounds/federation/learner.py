@@ -22,7 +22,7 @@ from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.eight_bits import Form
 from grandrounds.federation.payloads import LabelCounts, Parameters, Predictions
 from grandrounds.federation.policy import RefusalError
-from grandrounds.federation.seeds import generator, global_seed
+from grandrounds.federation.seeds import derive, generator, global_seed
 from grandrounds.federation.state import Flat, Stateful, flatten, rebuild
 from grandrounds.federation.training import Training, make_optimizer
 from grandrounds.models.encoder import Encoder
@@ -130,9 +130,10 @@ class Learner:
         with global_seed(*self._purpose("dropout", self._trainings)):
             for epoch in range(self.practice.training.epochs if epochs is None else epochs):
                 order = self.seeded("order", self._trainings, epoch)
+                seen = self._drawn(chosen, derive(*self._purpose("drawn", self._trainings, epoch)))
                 for batch in training_batches(lengths, self.practice.training.batch_size, order):
                     places = batch if bags is None else np.concatenate([bags[i] for i in batch])
-                    self._step(loss, chosen, rows[places], optimizer, parameters)
+                    self._step(loss, seen, rows[places], optimizer, parameters)
         self.model.eval()
         if own and self.practice.training.optimizer_state == "keep":
             self._keep_optimizer(optimizer)
@@ -246,6 +247,10 @@ class Learner:
             )
         return self._splits[name]
 
+    def _drawn(self, split: Split, seed: int) -> Split:
+        """The split with what is random about it drawn by the seed."""
+        return replace(split, features=self.practice.task.drawn(split.features, split.rows, seed))
+
     def _batch(self, split: Split, rows: NDArray[np.int64]) -> Any:
         """`index` counts rows of the split, whatever rows of the corpus these are."""
         batch = replace(split.features.batch(split.rows[rows]), index=torch.from_numpy(rows))
@@ -342,7 +347,7 @@ class Site(Learner):
 
     def minibatch(self, size: int, step: int) -> Any:
         """The step-th mini-batch of an endless run of shuffled epochs: a function of (seed, site, step)."""
-        split = self._split("train")
+        split = self._drawn(self._split("train"), derive(self.practice.seed, self.who, "minibatch drawn", step))
         place = np.arange(step * size, (step + 1) * size)
         orders = {
             epoch: torch.randperm(

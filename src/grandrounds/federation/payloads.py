@@ -156,6 +156,11 @@ def unpack(packed: Packed, expected: Expected, kind: type[Payload] | None = None
     return KINDS[packed.kind].unpack(packed, expected)
 
 
+def still(model: nn.Module) -> frozenset[str]:
+    """Names of what is not trained: it is the same everywhere, so it need not travel."""
+    return frozenset(name for name, parameter in model.named_parameters() if not parameter.requires_grad)
+
+
 @_kind
 @dataclass(frozen=True)
 class Parameters(Payload):
@@ -166,7 +171,9 @@ class Parameters(Payload):
 
     @classmethod
     def of(cls, model: nn.Module, shared: Callable[[str], bool] = lambda name: True) -> Self:
-        return cls({name: tensor.detach() for name, tensor in model.state_dict().items() if shared(name)})
+        held = still(model)
+        named = model.state_dict().items()
+        return cls({name: tensor.detach() for name, tensor in named if shared(name) and name not in held})
 
     def pack(self, compression: Compression) -> Packed:
         return Packed(self.kind, {}, {name: _shrink(tensor, compression) for name, tensor in self.values.items()})
@@ -189,7 +196,7 @@ class Gradients(Payload):
     @classmethod
     def of(cls, model: nn.Module, shared: Callable[[str], bool]) -> Self:
         """What a backward pass left; a parameter that it did not reach has zeros."""
-        named = ((name, p) for name, p in model.named_parameters() if shared(name))
+        named = ((name, p) for name, p in model.named_parameters() if shared(name) and p.requires_grad)
         return cls({name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named})
 
     def pack(self, compression: Compression) -> Packed:

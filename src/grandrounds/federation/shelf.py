@@ -36,7 +36,7 @@ class Shelf:
         if key not in self._splits:
             examples = [practice.task.from_question(question) for question in self._read(digest).examples]
             features = practice.task.features(examples, practice.encoder)
-            self._splits[key] = Split(features, np.arange(len(examples)), digest)
+            self._splits[key] = Split(features, practice.task.rows(features, np.arange(len(examples))), digest)
         return self._splits[key]
 
     def _read(self, digest: str) -> PublicSet:

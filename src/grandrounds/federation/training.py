@@ -9,6 +9,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
+ENCODERS = ("encoder.", "bert.")
+"""What the names of an encoder's weights begin with."""
+
 
 class Training(BaseModel):
     """[training]: what happens at a site between two exchanges."""
@@ -40,7 +43,7 @@ def make_optimizer(
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in parameters:
         if parameter.requires_grad:
-            rate = learning_rate if name.startswith("encoder.") else head_rate
+            rate = learning_rate if name.startswith(ENCODERS) else head_rate
             groups.setdefault((rate, training.weight_decay if parameter.ndim > 1 else 0.0), []).append(parameter)
     options: list[dict[str, Any]] = [
         {"params": members, "lr": rate, "weight_decay": decay} for (rate, decay), members in groups.items()

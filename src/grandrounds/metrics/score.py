@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -10,6 +11,9 @@ from grandrounds.metrics.ranking import DECIDED, TOP
 
 DECIDED_TOLD = f"answers of at least {DECIDED:g}"
 """What precision, recall and F1 are of, where answers are ranked."""
+
+
+LOSS = "loss"
 
 
 class ClassScore(BaseModel):
@@ -22,7 +26,7 @@ class ClassScore(BaseModel):
 
 
 class Headline(NamedTuple):
-    """AUC where answers are ranked, else F1."""
+    """The loss of a language model, AUC where answers are ranked, else F1."""
 
     word: str
     value: float | None
@@ -32,6 +36,11 @@ class Headline(NamedTuple):
     """What it takes no model to reach."""
     answer: str
     """How that is reached."""
+
+    @property
+    def better(self) -> float:
+        """Higher for a better score, whichever it is; without one, lowest."""
+        return -inf if self.value is None else -self.value if self.word == LOSS else self.value
 
     @property
     def key(self) -> str:
@@ -56,10 +65,16 @@ class Score(ClassScore):
     auc_std: float | None = None
     baseline_auc: float | None = None
     facts: int | None = None
+    loss: float | None = None
+    """Nats a masked word piece, where that is what was learnt."""
+    perplexity: float | None = None
+    loss_std: float | None = None
     curve: dict[str, list[float]] = {}
 
     @property
     def headline(self) -> Headline:
+        if self.loss is not None:
+            return Headline(LOSS, self.loss, self.loss_std, None, "baseline")
         if self.auc is None:
             return Headline("F1", self.f1, self.f1_std, self.baseline_f1, self.baseline or "baseline")
         return Headline("AUC", self.auc, self.auc_std, self.baseline_auc, "in any order")
@@ -68,6 +83,8 @@ class Score(ClassScore):
     def size(self) -> dict[str, int]:
         """What was scored, and how many of it."""
         things = {"example": self.n} if self.auc is None else {"pair": self.n, "fact": self.facts}
+        if self.loss is not None:
+            things = {"masked word piece": self.n}
         return {thing: number for thing, number in things.items() if number}
 
     def areas(self) -> dict[str, float]:

@@ -1,12 +1,14 @@
-"""A transformer encoder with its tokenizer: any of Hugging Face's by hub name or folder, or `tiny` from scratch.
+"""A transformer encoder with its tokenizer: any of Hugging Face's by hub name or folder, or one from scratch.
 
-`tiny` is a BERT for a laptop CPU whose word pieces are learnt from the server's public text, never from a site's.
+`tiny` is a BERT for a laptop CPU whose word pieces are learnt from the server's public text, never from a site's; `new`
+is a BERT of any size, for pre-training, whose word pieces are learnt so, too, or come from a file.
 """
 
 from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +51,18 @@ transformers_logging.disable_progress_bar()
 
 
 @dataclass(frozen=True)
+class Size:
+    """Of a new BERT."""
+
+    layers: int
+    width: int
+    heads: int
+    pieces: int
+    """At most so many word pieces are learnt, where they don't come from a file."""
+    dropout: float
+
+
+@dataclass(frozen=True)
 class Encoder:
     """How to build an encoder, and its tokenizer. Building draws from torch's global generator: seed it first."""
 
@@ -82,6 +96,26 @@ class Encoder:
             encoder.tokenizer.add_tokens(list(markers), special_tokens=True)
         encoder._check()
         return encoder
+
+    @classmethod
+    def new(cls, size: Size, public: Iterable[str], pieces: Path | None, markers: Sequence[str] = ()) -> Encoder:
+        """A BERT from scratch; its word pieces are those of a file, one a line, or are learnt from the public text."""
+        if size.width % size.heads:
+            raise ConfigError(f"model.width is {size.width}, which {size.heads} heads can't share; set model.heads")
+        tokenizer = _train_word_pieces(public, size.pieces, "new") if pieces is None else _read_word_pieces(pieces)
+        config = BertConfig(
+            vocab_size=len(tokenizer),
+            pad_token_id=tokenizer.pad_token_id,
+            hidden_size=size.width,
+            num_hidden_layers=size.layers,
+            num_attention_heads=size.heads,
+            intermediate_size=4 * size.width,
+            hidden_dropout_prob=size.dropout,
+            attention_probs_dropout_prob=size.dropout,
+        )
+        if markers:
+            tokenizer.add_tokens(list(markers), special_tokens=True)
+        return cls("new", tokenizer, config, None)
 
     @classmethod
     def _words(cls, public: Iterable[str], vectors: Path | None, first_words: int | None) -> Encoder:
@@ -243,13 +277,33 @@ def _from_hub_or_folder(name: str) -> Encoder:
     return Encoder(name, tokenizer, config, name)
 
 
-def _train_word_pieces(texts: Iterable[str], size: int = 4000) -> PreTrainedTokenizerFast:
-    tokenizer = _bert_tokenizer(models.WordPiece(_learn_vocabulary(sorted(set(texts)), size), unk_token="[UNK]"))
-    if tokenizer.get_vocab_size() <= len(SPECIAL):
+def _train_word_pieces(texts: Iterable[str], size: int = 4000, name: str = "tiny") -> PreTrainedTokenizerFast:
+    vocabulary = _learn_vocabulary(sorted(set(texts)), size)
+    if len(vocabulary) <= len(SPECIAL):
         raise ConfigError(
-            "encoder 'tiny' learns its word pieces from the public set, which holds no text; raise data.public"
+            f"encoder '{name}' learns its word pieces from the public set, which holds no text; raise data.public"
         )
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return _word_piece_tokenizer(vocabulary)
+
+
+def _read_word_pieces(path: Path) -> PreTrainedTokenizerFast:
+    """A piece a line, as BERT's vocab.txt has them; special ones that it lacks come first. Where no piece has a
+    capital, text is read without."""
+    try:
+        found = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"model.vocabulary: '{path}' can't be read ({error})") from error
+    named = (piece or f"[unused line {i}]" for i, piece in enumerate(found, start=1))  # the others keep their numbers
+    pieces = [*(special for special in SPECIAL if special not in found), *named]
+    if len(set(pieces)) < len(pieces) or len(pieces) <= len(SPECIAL):
+        raise ConfigError(f"model.vocabulary: '{path}' is no vocabulary: it must have a word piece a line, each once")
+    capitals = any(piece != piece.lower() for piece in pieces if not re.fullmatch(r"\[.*\]", piece))
+    return _word_piece_tokenizer({piece: i for i, piece in enumerate(pieces)}, lowercase=not capitals)
+
+
+def _word_piece_tokenizer(vocabulary: dict[str, int], lowercase: bool = True) -> PreTrainedTokenizerFast:
+    tokenizer = _bert_tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"), lowercase)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"]))
     named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)
 
@@ -266,9 +320,9 @@ def _learn_vocabulary(texts: Sequence[str], size: int) -> dict[str, int]:
     return vocabulary
 
 
-def _bert_tokenizer(model: models.WordPiece) -> Tokenizer:
+def _bert_tokenizer(model: models.WordPiece, lowercase: bool = True) -> Tokenizer:
     tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
     return tokenizer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from grandrounds.data.partition import SiteRow
-from grandrounds.metrics.score import DECIDED_TOLD, Score
+from grandrounds.metrics.score import DECIDED_TOLD, LOSS, Score
 from grandrounds.reports import plots
 from grandrounds.reports.markup import Html, join, table, tag
 from grandrounds.reports.runs import Run
@@ -17,6 +17,7 @@ MOST_ROWS = 100
 MEANING = {
     "F1": "the harmonic mean of precision and recall",
     "AUC": "the area under the curve of precision over recall",
+    LOSS: "in nats a masked word piece, the lower the better",
 }
 
 
@@ -120,6 +121,8 @@ def by_class(run: Run) -> Html:
     test = run.test
     if test is None or (test.auc is not None and not test.per_class):
         return Html("")
+    if test.loss is not None:
+        return join([tag("h2", "Masked word pieces"), _language(test), _learners(test)])
     parts = [tag("h2", "Class by class")]
     if test.per_class:
         told = "Each bar is a class's F1, with its precision and recall marked; its support stands in brackets."
@@ -232,6 +235,12 @@ def _ranking(test: Score) -> Html:
     return join([table(["figure", "on the test set"], rows), tag("p", f"{decided}.", class_="soft")])
 
 
+def _language(test: Score) -> Html:
+    figures = {LOSS: test.loss, "perplexity": test.perplexity, "accuracy": test.accuracy} | test.further()
+    rows = [[name.replace("_", " "), score(value)] for name, value in figures.items() if name != "log_likelihood"]
+    return table(["figure", "on the test set"], rows)
+
+
 def _scores(test: Score) -> Html:
     """The classes, all of them together, and a task's further numbers."""
     rows = [
@@ -262,7 +271,7 @@ def _learners(test: Score) -> Html:
         f"Here {plural(len(scores), 'site')} learned alone. {word} lies between {score(values[0])} and "
         f"{score(values[-1])}, median {score(median(values))}{deviation}."
     )
-    best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    best = sorted(scores.items(), key=lambda item: (-test.learners[item[0]].headline.better, item[0]))
     rows = [[name, score(value)] for name, value in best[:MOST_ROWS]]
     title = f"{word} by site" + (f": the {MOST_ROWS} best" if len(best) > MOST_ROWS else "")
     return join([tag("p", told), tag("details", tag("summary", title), table(["site", word], rows))])

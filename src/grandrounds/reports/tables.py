@@ -13,7 +13,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from grandrounds.metrics.score import Score
+from grandrounds.metrics.score import LOSS, Headline, Score
 from grandrounds.reports.runs import Result
 from grandrounds.reports.wording import ABSENT, duration, megabytes, score
 
@@ -38,26 +38,39 @@ class ComparisonRow:
     """None where answers are not ranked; so for the next two."""
     auc_median: float | None = None
     auc_spread: float | None = None
+    loss_mean: float | None = None
+    """Of a language model; so for the next two."""
+    loss_median: float | None = None
+    loss_spread: float | None = None
 
     @property
     def judged_by(self) -> str:
-        return "F1" if self.auc_mean is None else "AUC"
+        return LOSS if self.loss_mean is not None else "F1" if self.auc_mean is None else "AUC"
 
     @property
     def judged_mean(self) -> float | None:
-        return self.f1_mean if self.auc_mean is None else self.auc_mean
+        return self._judged("mean")
 
     @property
     def judged_median(self) -> float | None:
-        return self.f1_median if self.auc_mean is None else self.auc_median
+        return self._judged("median")
 
     @property
     def judged_spread(self) -> float | None:
-        return self.f1_spread if self.auc_mean is None else self.auc_spread
+        return self._judged("spread")
+
+    @property
+    def better(self) -> float:
+        """Higher for a better mean; without one, lowest."""
+        return Headline(self.judged_by, self.judged_mean, None, None, "").better
+
+    def _judged(self, what: str) -> float | None:
+        value: float | None = getattr(self, f"{self.judged_by.lower()}_{what}")
+        return value
 
 
 def comparison_rows(results: Sequence[Result], names: Sequence[str] | None = None) -> list[ComparisonRow]:
-    """Best mean AUC or F1 first, trivial baselines last; `names` tell apart what is not a mere repeat by seed."""
+    """Best mean AUC, F1 or loss first, trivial baselines last; `names` tell apart what is not a mere repeat by seed."""
     groups: dict[tuple[str, str], list[Result]] = {}
     trivial: dict[tuple[str, str], list[Score]] = {}
     for name, result in zip(names or [r.algorithm for r in results], results, strict=True):
@@ -65,7 +78,7 @@ def comparison_rows(results: Sequence[Result], names: Sequence[str] | None = Non
         if result.test and result.test.headline.trivial is not None:
             trivial.setdefault((result.task, result.test.headline.answer), []).append(result.test)
     rows = [_measured(name, task, members) for (task, name), members in groups.items()]
-    rows.sort(key=lambda row: (row.task, 1.0 if row.judged_mean is None else -row.judged_mean, row.name))
+    rows.sort(key=lambda row: (row.task, -row.better, row.name))
     return rows + [_trivial(name, task, scores) for (task, name), scores in sorted(trivial.items())]
 
 
@@ -79,7 +92,9 @@ def columns(rows: Sequence[ComparisonRow]) -> dict[str, Callable[[ComparisonRow]
     """Their heads, and what a row has there, in words and figures; median and spread are of what it is judged by."""
     auc: dict[str, Callable[[ComparisonRow], str]] = {"AUC": lambda row: score(row.auc_mean)}
     f1: dict[str, Callable[[ComparisonRow], str]] = {"F1": lambda row: score(row.f1_mean)}
-    first, last = {"AUC": (auc, f1), "F1": (f1, {})}.get(words(rows), (auc | f1, {}))
+    loss: dict[str, Callable[[ComparisonRow], str]] = {LOSS: lambda row: score(row.loss_mean)}
+    known = {"AUC": (auc, f1), "F1": (f1, {}), LOSS: (loss, {})}
+    first, last = known.get(words(rows), (auc | f1 | (loss if LOSS in words(rows) else {}), {}))
     return {
         "algorithm": lambda row: f"{row.name} (trivial)" if row.trivial else row.name,
         "runs": lambda row: ABSENT if row.trivial else str(row.runs),
@@ -141,6 +156,7 @@ def _measured(name: str, task: str, results: Sequence[Result]) -> ComparisonRow:
         fmean(result.seconds for result in results),
         False,
         *_over_seeds(test.auc for test in tests),
+        *_over_seeds(test.loss for test in tests),
     )
 
 

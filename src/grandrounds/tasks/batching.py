@@ -77,7 +77,7 @@ def predict_logits(
     task: Task, model: nn.Module, features: Features, rows: NDArray[np.int64], device: torch.device
 ) -> NDArray[np.float32]:
     """[answers, classes], without dropout."""
-    logits: NDArray[np.float32] = infer(task.logits, model, features, rows, device).values.numpy()
+    logits: NDArray[np.float32] = infer(task.logits, model, task.drawn(features, rows, 0), rows, device).values.numpy()
     return logits
 
 

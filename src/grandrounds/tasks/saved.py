@@ -58,7 +58,8 @@ class Extractor:
         examples, notes = self.task.examples(documents)
         if not examples:
             raise no_example(self.task, "the corpus holds", notes)
-        features, rows = self.task.features(examples, self.encoder), np.arange(len(examples))
+        features = self.task.features(examples, self.encoder)
+        rows = self.task.rows(features, np.arange(len(examples)))
         logits = predict_logits(self.task, self.model, features, rows, torch.device("cpu"))
         return self.task.score(self.task.counts(logits, features, rows)), notes
 

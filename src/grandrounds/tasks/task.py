@@ -163,6 +163,16 @@ class Task(ABC):
     @abstractmethod
     def features(self, examples: Sequence[Any], encoder: Encoder) -> Features: ...
 
+    def rows(self, features: Any, examples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The features' rows of these examples: one each, unless a task makes several of one."""
+        return examples
+
+    def drawn(self, features: Any, rows: NDArray[np.int64], seed: int) -> Features:
+        """The features as a learner who has these rows sees them in one epoch, or with the seed 0 in a test: a task
+        that hides or mixes something draws it by the seed."""
+        same: Features = features
+        return same
+
     def bags(self, features: Any, rows: NDArray[np.int64]) -> Sequence[NDArray[np.int64]] | None:
         """What of these rows must be in one training batch, as places in them; None: each row is by itself."""
         return None

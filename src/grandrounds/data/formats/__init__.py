@@ -23,6 +23,8 @@ from grandrounds.data.formats import (
     eog,
     i2b2_2010,
     i2b2_2012,
+    mimic_notes,
+    notes_json,
     nre,
     opennre,
     pubtator,
@@ -39,7 +41,7 @@ FORMATS: dict[str, Format] = {
     for module in (
         *(pubtator, chemdisgene, brat, conll, biobert_tsv, i2b2_2010, docred, eog),
         *(opennre, nre, bere, documents_json, text),
-        *(ade, cadec, smm4h, i2b2_2012),
+        *(ade, cadec, smm4h, i2b2_2012, mimic_notes, notes_json),
     )
 }
 

@@ -6,17 +6,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast, get_args
 
+from grandrounds.data.clinical import clinical_sentences
 from grandrounds.data.documents import Document
 from grandrounds.data.formats.source import Format, Notes, load
 from grandrounds.data.sentences import Breaks, split_sentences
 from grandrounds.errors import GrandRoundsError, unknown
 
+CLINICAL = "clinical"
+"""Breaks of a note: headings, list items and marks are seen too."""
+
 
 def read(path: Path, notes: Notes, *, breaks: str = "paragraph") -> Iterator[Document]:
-    if breaks not in get_args(Breaks):
-        raise GrandRoundsError(unknown("breaks", breaks, get_args(Breaks)))
+    known = (*get_args(Breaks), CLINICAL)
+    if breaks not in known:
+        raise GrandRoundsError(unknown("breaks", breaks, known))
     content = load(path)
-    sentences = split_sentences(content, breaks=cast("Breaks", breaks))
+    if breaks == CLINICAL:
+        sentences = clinical_sentences(content)
+    else:
+        sentences = split_sentences(content, breaks=cast("Breaks", breaks))
     yield Document(path.name.removesuffix(".gz"), content, sentences)
 
 

@@ -1,0 +1,117 @@
+"""Notes from JSON lines, from MIMIC-III's table and from plain folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grandrounds.data.formats import read
+from grandrounds.errors import DataError
+
+HEADER = "ROW_ID,SUBJECT_ID,HADM_ID,CHARTDATE,CHARTTIME,STORETIME,CATEGORY,DESCRIPTION,CGID,ISERROR,TEXT"
+
+
+def row(id: int, patient: str, category: str, error: str, text: str) -> str:
+    quoted = text.replace('"', '""')
+    return f'{id},{patient},{100 + id},2151-08-04,,,"{category}","Report",,{error},"{quoted}"'
+
+
+def mimic(folder: Path, *rows: str) -> Path:
+    path = folder / "NOTEEVENTS.csv"
+    path.write_text("\n".join([HEADER, *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_mimic_gives_discharge_summaries_by_patient_and_counts_the_rest(tmp_path: Path) -> None:
+    path = mimic(
+        tmp_path,
+        row(1, "22", "Discharge summary", "", 'Service: "ADU"\n\nHe is well, [**Name**]. Home.\n'),
+        row(2, "22", "Nursing", "", "Slept."),
+        row(3, "23", "Discharge summary", "1", "Wrong."),
+        row(4, "24", "Discharge summary", "", "Plan:\nRest."),
+        row(5, "25", "Discharge summary", "", "  "),
+    )
+    corpus = read("mimic-notes", path)
+    assert [(d.id, d.attributes) for d in corpus.documents] == [
+        ("1", {"patient": "22", "stay": "101"}),
+        ("4", {"patient": "24", "stay": "104"}),
+    ]
+    first = corpus.documents[0]
+    assert first.text == 'Service: "ADU"\n\nHe is well, [**Name**]. Home.\n'
+    assert [first.surface(span) for span in first.sentences] == [
+        "Service:",
+        '"ADU"',
+        "He is well, [**Name**].",
+        "Home.",
+    ]
+    assert corpus.notes == {
+        "notes of other categories, left out": 1,
+        "notes marked as an error, left out": 1,
+        "notes without text, left out": 1,
+    }
+    assert [d.id for d in read("mimic-notes", path, category="nursing").documents] == ["2"]
+
+
+def test_a_long_mimic_note_is_read_and_the_file_is_never_held_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("read at once"))
+    text = "Stable. " * 30_000  # beyond csv's own limit of 131,072 characters
+    corpus = read("mimic-notes", mimic(tmp_path, row(1, "22", "Discharge summary", "", text)))
+    assert corpus.documents[0].text == text
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "told"),
+    [
+        (["ROW_ID,TEXT", "1,secret"], 1, "SUBJECT_ID"),
+        ([HEADER, row(1, "2", "Discharge summary", "", "a\nb"), "3,secret"], 4, "2 columns"),
+        ([HEADER, row(1, "2", "Nursing", "", "a\nb"), '3,2,,,,,"Discharge summary,x,,,"secret'], 4, "quote"),
+        ([HEADER, row(1, "", "Discharge summary", "", "secret")], 2, "SUBJECT_ID"),
+    ],
+)
+def test_a_broken_table_is_told_by_line_and_without_its_text(
+    tmp_path: Path, lines: list[str], line: int, told: str
+) -> None:
+    path = tmp_path / "NOTEEVENTS.csv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read("mimic-notes", path)
+    assert f"NOTEEVENTS.csv:{line}" in str(caught.value)
+    assert told in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_json_lines_give_text_id_and_plain_fields(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    notes = [
+        {"id": 7, "specialty": "Allergy", "patient": 12, "text": "PLAN: Rest."},
+        {"text": "Well.", "tags": ["a"], "urgent": True, "ward": None},
+        {"id": "x", "text": " "},
+    ]
+    path.write_text("\n".join(map(json.dumps, notes)) + "\n", encoding="utf-8")
+    corpus = read("notes-json", path)
+    assert [(d.id, d.attributes) for d in corpus.documents] == [
+        ("7", {"specialty": "Allergy", "patient": "12"}),
+        ("notes-2", {"urgent": "true"}),
+    ]
+    assert corpus.documents[0].sentences == ((0, 5), (6, 11))
+    assert corpus.notes == {"notes without text, left out": 1, "fields that are lists or objects, left out": 1}
+
+
+@pytest.mark.parametrize("line", ['{"id": "secret"}', '{"text": 5, "x": "secret"}', '{"text": "secret"', '["secret"]'])
+def test_a_broken_line_is_told_by_its_number_alone(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text(f'{{"text": "Well."}}\n{line}\n', encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read("notes-json", path)
+    assert "notes.jsonl:2" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_folder_of_text_can_be_read_as_notes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("PLAN: Rest.\n1. Aspirin\n2. Fluids\n", encoding="utf-8")
+    (document,) = read("text", tmp_path, breaks="clinical").documents
+    assert [document.surface(s) for s in document.sentences] == ["PLAN:", "Rest.", "1. Aspirin", "2. Fluids"]

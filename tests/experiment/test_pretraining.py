@@ -1,0 +1,230 @@
+"""Pre-training as a run: the same bits however it is run, and a folder that other tasks start from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import torch as safetensors
+from transformers import AutoModelForMaskedLM
+
+import grandrounds
+from grandrounds.errors import ConfigError
+from grandrounds.experiment.config import make_config
+from grandrounds.experiment.simulation import Simulation, prepare
+from grandrounds.federation.learner import Site
+from grandrounds.models.encoder import Encoder, Size
+from grandrounds.reports.report import write_report
+from tests.conftest import DRUGS, PROBLEMS, TinyConfig
+from tests.experiment.crashes import cut, metrics, timeless, weights
+
+Pretraining = Callable[..., dict[str, Any]]
+SPECIALTIES = ("cardiology", "surgery", "neurology", "urology", "allergy")
+
+
+@pytest.fixture(scope="module")
+def config(tiny_config: TinyConfig, tmp_path_factory: pytest.TempPathFactory) -> Pretraining:
+    path = tmp_path_factory.mktemp("notes") / "notes.jsonl"
+    lines = [
+        {
+            "text": " ".join(f"The {DRUGS[(i * j) % 4]} eased the {PROBLEMS[(i + j) % 5]} again ." for j in range(12)),
+            "specialty": SPECIALTIES[i % 5],
+            "patient": f"p{i // 2}",
+        }
+        for i in range(60)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+    def make(**overrides: Any) -> dict[str, Any]:
+        data = {"format": "notes-json", "train": str(path), "public": 0.1, "validation": 0.1, "test": 0.1}
+        partition = {"scheme": "by", "by": "specialty", "sites": 3}
+        task = {"name": "masked_lm", "length": 48, "next_sentence": True}
+        return tiny_config(**{"task": task, "data": data, "partition": partition, **overrides})
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def finished(config: Pretraining, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("pretrained") / "run"
+    grandrounds.run(config(**{"federation.rounds": 3, "federation.keep_models": True}), out=out)
+    return out
+
+
+def test_the_loss_falls_and_the_lowest_is_chosen(finished: Path) -> None:
+    losses = [line["validation"]["loss"] for line in metrics(finished)]
+    assert losses[0] > losses[1] > losses[2]
+    result = json.loads((finished / "result.json").read_text())
+    assert result["best_round"] == 3
+    assert result["test"].keys() >= {"loss", "perplexity", "accuracy", "next_accuracy", "n"}
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_masks_after_a_resume_are_those_of_an_undisturbed_run(
+    finished: Path, config: Pretraining, tmp_path: Path, after: int
+) -> None:
+    content = config(**{"federation.rounds": 3})
+    cut(content, tmp_path / "run", after)
+    grandrounds.run(content, out=tmp_path / "run", resume=True)
+    assert weights(tmp_path / "run") == weights(finished)
+    assert timeless(metrics(tmp_path / "run")) == timeless(metrics(finished))
+
+
+def test_masks_in_two_workers_are_those_of_one_process(finished: Path, config: Pretraining, tmp_path: Path) -> None:
+    grandrounds.run(config(**{"federation.rounds": 3}, workers=2), out=tmp_path / "run")
+    assert weights(tmp_path / "run") == weights(finished)
+
+
+def test_one_sites_federation_is_centralised_training(config: Pretraining, tmp_path: Path) -> None:
+    one = {"partition": {"scheme": "iid", "sites": 1}}
+    for name in ("fedavg", "centralized"):
+        grandrounds.run(config(**one, **{"algorithm.name": name}), out=tmp_path / name)
+    assert weights(tmp_path / "fedavg") == weights(tmp_path / "centralized")
+
+
+def test_masks_hang_on_seed_site_and_round(config: Pretraining, tmp_path: Path) -> None:
+    drawn = {}
+    for seed in (1, 2):
+        simulation = prepare(make_config(config(seed=seed)), Path(), tmp_path / str(seed))
+        for who in ("site-01", "site-02"):
+            for round in (1, 2):
+                drawn[seed, who, round] = places(simulation, who, round)
+                assert drawn[seed, who, round] == places(simulation, who, round)
+    assert len(set(drawn.values())) == len(drawn)
+
+
+def places(simulation: Simulation, who: str, round: int) -> tuple[int, ...]:
+    """Where the rows of the first site are masked when they are trained on under this name in this round."""
+    resident, batches = simulation.residents["site-01"], list[Any]()
+
+    def note(model: Any, batch: Any) -> torch.Tensor:
+        batches.append(batch)
+        still: torch.Tensor = 0 * model.embeddings.sum()
+        return still
+
+    site = Site(
+        registration=simulation.residents[who].registration,
+        practice=resident.practice,
+        splits=resident.splits,
+        model=simulation.model,
+        start=simulation.model.state_dict,
+        private={},
+        models=None,
+        round=round,
+        exchange=0,
+        secret=bytes,
+    )
+    site.train(loss=note)
+    batches.sort(key=lambda batch: int(batch.index.min()))
+    return tuple(place for batch in batches for place in batch.places.tolist())
+
+
+def test_patients_weigh_where_the_config_says_so(config: Pretraining, tmp_path: Path) -> None:
+    simulation = prepare(make_config(config(**{"federation.weight_by": "patients"})), Path(), tmp_path)
+    for resident in simulation.residents.values():
+        counts = resident.registration.counts
+        assert counts["examples"] == counts["notes"] >= counts["patients"] > 1
+        assert len(resident.splits["train"].rows) > counts["notes"]
+
+
+def test_each_cycles_model_is_kept_on_request_and_loads_in_transformers(finished: Path) -> None:
+    kept = sorted((finished / "models").iterdir())
+    assert [folder.name for folder in kept] == ["round-00001", "round-00002", "round-00003"]
+    assert (kept[2] / "model.safetensors").read_bytes() == weights(finished)
+    one, three = (AutoModelForMaskedLM.from_pretrained(kept[i]).state_dict() for i in (0, 2))
+    assert any(not torch.equal(one[name], three[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"name": "sentence_re", "max_length": 32},
+        {"name": "ner", "tagger": "bert"},
+        {"name": "document_re", "block": 16},
+    ],
+)
+def test_other_tasks_start_from_the_pretrained_folder(
+    task: dict[str, Any], finished: Path, tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    content = tiny_config(task=task, **{"model.encoder": str(finished / "model"), "federation.rounds": 1})
+    simulation = prepare(make_config(content), Path(), tmp_path)
+    ours = safetensors.load_file(finished / "model" / "model.safetensors")
+    name = "encoder.layer.0.attention.self.query.weight"
+    theirs = {key: value for key, value in simulation.model.state_dict().items() if key.endswith(name)}
+    assert [torch.equal(value, ours[f"bert.{name}"]) for value in theirs.values()] == [True]
+
+
+def test_pretraining_goes_on_from_a_pretrained_folder(finished: Path, config: Pretraining, tmp_path: Path) -> None:
+    grandrounds.run(config(**{"model.encoder": str(finished / "model"), "federation.rounds": 1}), out=tmp_path / "run")
+    assert metrics(tmp_path / "run")[0]["validation"]["loss"] < metrics(finished)[2]["validation"]["loss"]
+
+
+def test_of_a_frozen_encoder_only_the_head_travels(finished: Path, config: Pretraining, tmp_path: Path) -> None:
+    content = config(**{"task.freeze_encoder": True, "federation.rounds": 2})
+    result = grandrounds.run(content, out=tmp_path / "run")
+    before = prepare(make_config(content), Path(), tmp_path / "again").model.state_dict()
+    after = safetensors.load_file(tmp_path / "run" / "model" / "model.safetensors")
+    assert all(torch.equal(after[name], before[name]) for name in after if name.startswith("bert."))
+    assert not all(torch.equal(after[name], before[name]) for name in after if name.startswith("cls."))
+    head = sum(value.nbytes for name, value in after.items() if name.startswith("cls."))
+    assert head < result["bytes_up_per_site_round"] < head + 2000
+    assert [line["validation"]["loss"] for line in metrics(tmp_path / "run")] == sorted(
+        (line["validation"]["loss"] for line in metrics(tmp_path / "run")), reverse=True
+    )
+
+
+def test_a_report_shows_the_loss(finished: Path, config: Pretraining, tmp_path: Path) -> None:
+    page = write_report([finished], tmp_path / "report.html").read_text()
+    assert "Masked word pieces" in page
+    assert "loss after each round" in page
+    assert "F1" not in page.split("<style")[0]
+
+
+# A new encoder
+
+
+def test_a_new_encoder_has_the_size_and_the_pieces_that_were_asked_for(config: Pretraining, tmp_path: Path) -> None:
+    sized = {"model": {"encoder": "new", "layers": 3, "width": 24, "heads": 2, "pieces": 120, "dropout": 0.0}}
+    model: Any = prepare(make_config(config(**sized)), Path(), tmp_path).model
+    shape = model.bert.config
+    assert (shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads) == (3, 24, 2)
+    assert (shape.intermediate_size, shape.hidden_dropout_prob) == (96, 0.0)
+    assert 60 < model.embeddings.shape[0] <= 120
+
+
+@pytest.mark.parametrize(("pieces", "lower"), [(["pain", "##s", "."], True), (["Pain", "pain", "##s"], False)])
+def test_a_file_of_pieces_gives_them_their_numbers(pieces: list[str], lower: bool, tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(["[UNK]", "[CLS]", "[SEP]", "[MASK]", "", *pieces]) + "\n", encoding="utf-8")
+    encoder = Encoder.new(Size(1, 8, 2, 100, 0.1), (), path)
+    assert encoder.tokenizer.convert_tokens_to_ids(["[PAD]", "[UNK]", "[MASK]", *pieces]) == [0, 1, 4, 6, 7, 8]
+    assert encoder.config.vocab_size == 9
+    assert encoder.pieces(["Pain pains"]) == ([[6, 6, 7]] if lower else [[6, 7, 8]])
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ({"encoder": "tiny", "layers": 2}, r"model\.layers is for model\.encoder = 'new'"),
+        ({"encoder": "new", "width": 30, "heads": 4}, "4 heads can't share"),
+        ({"encoder": "new", "vocabulary": "nowhere.txt"}, r"model\.vocabulary: .* can't be read"),
+        ({"encoder": "tiny", "vocabulary": "public"}, "'words' or 'new'"),
+        ({"encoder": "words", "vocabulary": "nowhere.txt"}, "'public' or 'vectors'"),
+    ],
+)
+def test_what_does_not_fit_a_new_encoder_is_told(
+    model: dict[str, Any], told: str, config: Pretraining, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        prepare(make_config(config(model=model)), Path(), tmp_path)
+
+
+def test_a_vocabulary_in_which_a_piece_is_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    path.write_text("pain\npain\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="a word piece a line, each once"):
+        Encoder.new(Size(1, 8, 2, 100, 0.1), (), path)
