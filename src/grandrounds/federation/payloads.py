@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.federation import eight_bits
 from grandrounds.federation.eight_bits import Form
+from grandrounds.federation.state import unfrozen
 
 Compression = Literal["fp32", "fp16", "int8"]
 DTYPES = {  # in the order of the wire: safetensors writes the widest types first
@@ -166,7 +167,8 @@ class Parameters(Payload):
 
     @classmethod
     def of(cls, model: nn.Module, shared: Callable[[str], bool] = lambda name: True) -> Self:
-        return cls({name: tensor.detach() for name, tensor in model.state_dict().items() if shared(name)})
+        """What is frozen does not travel: it is the same everywhere."""
+        return cls({name: tensor.detach() for name, tensor in unfrozen(model).items() if shared(name)})
 
     def pack(self, compression: Compression) -> Packed:
         return Packed(self.kind, {}, {name: _shrink(tensor, compression) for name, tensor in self.values.items()})
@@ -189,7 +191,7 @@ class Gradients(Payload):
     @classmethod
     def of(cls, model: nn.Module, shared: Callable[[str], bool]) -> Self:
         """What a backward pass left; a parameter that it did not reach has zeros."""
-        named = ((name, p) for name, p in model.named_parameters() if shared(name))
+        named = ((name, p) for name, p in model.named_parameters() if shared(name) and p.requires_grad)
         return cls({name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named})
 
     def pack(self, compression: Compression) -> Packed:

@@ -77,7 +77,7 @@ def divergences(attention: Tensor) -> Array:
     heads, tokens, width = attention.shape
     total = torch.zeros(heads, heads, dtype=torch.float64)
     rows = max(1, BLOCK // (heads * width))
-    for part in attention.split(rows, dim=1):
+    for part in torch.split(attention, rows, dim=1):
         own = _entropy_sum(part.clone())
         for i in range(heads - 1):
             mixed = _entropy_sum((part[i] + part[i + 1 :]).mul_(0.5))

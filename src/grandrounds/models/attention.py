@@ -20,9 +20,10 @@ AT_ONCE = 2**17
 def transformer_in(network: nn.Module) -> PreTrainedModel:
     """The encoder within a task's network, or the network itself, ready to show its attention."""
     for part in network.modules():
-        if isinstance(part, PreTrainedModel) and getattr(part.config, "num_attention_heads", 0):
+        if isinstance(part, PreTrainedModel) and getattr(part.config, "num_attention_heads", False):
             part.set_attn_implementation("eager")  # the faster ones never make the matrices
-            return part.eval()
+            part.eval()
+            return part
     raise ConfigError("the model has no attention heads; take one with a transformer, such as BERT")
 
 
