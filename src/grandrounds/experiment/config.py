@@ -81,7 +81,7 @@ class Model(Section):
     warm_up: int = Field(0, ge=0)
     """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
     gives for nothing, `tiny` has to learn."""
-    parameter_efficient: Literal["lora"] | None = None
+    parameter_efficient: Literal["off", "lora"] = "off"
     """Low-rank adapters in the encoder, which else stands still: they and the head are trained and travel."""
     lora_rank: int = Field(8, ge=1)
     lora_alpha: float = Field(16.0, gt=0, allow_inf_nan=False)
@@ -93,14 +93,14 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.parameter_efficient is None:
+        if self.parameter_efficient == "off":
             for key, field in Model.model_fields.items():
                 if key.startswith("lora_") and getattr(self, key) != field.default:
                     raise ConfigError(f"model.{key} is for adapters: set model.parameter_efficient = 'lora' too")
         return self
 
     def lora(self) -> Lora | None:
-        if self.parameter_efficient is None:
+        if self.parameter_efficient == "off":
             return None
         return Lora(self.lora_rank, self.lora_alpha, self.lora_dropout, tuple(self.lora_modules))
 
