@@ -20,6 +20,7 @@ COMMANDS = {
     "evaluate": ("Example: grandrounds evaluate", "--format"),
     "extract": ("Example: grandrounds extract", "--threshold"),
     "report": ("Example: grandrounds report", "--out"),
+    "attention": ("Example: grandrounds attention", "--text", "--out"),
     "data check": ("Example: grandrounds data check", "--format"),
     "data stats": ("FILES", "--format", "--option"),
     "data convert": ("Example: grandrounds data convert", "--to"),

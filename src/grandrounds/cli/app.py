@@ -6,6 +6,7 @@ import typer
 
 from grandrounds import __version__
 from grandrounds.cli import (
+    attention,
     audit,
     compare,
     coordinator,
@@ -38,6 +39,7 @@ app.command("search")(search.search)
 app.command("reproduce")(reproduce.reproduce)
 app.command("evaluate")(evaluate.evaluate)
 app.command("extract")(extract.extract)
+app.command("attention")(attention.attention)
 app.command("report")(report.report)
 app.command("coordinator")(coordinator.coordinator)
 app.add_typer(federation.app, name="federation")

@@ -48,8 +48,8 @@ def waiting(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar for what can be counted; gives what to call after each step."""
+def counting(what: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """A bar for what can be counted, though its end may not be known; gives what to call after each step."""
     progress = bars()
     task = progress.add_task(what, total=total, word="")
     if err.is_terminal:

@@ -26,6 +26,7 @@ from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.contract import Algorithm, make_algorithm
 from grandrounds.federation.payloads import Compression
 from grandrounds.federation.training import Training
+from grandrounds.models.lora import Lora
 from grandrounds.tasks import TASKS
 from grandrounds.tasks.task import UNITS
 
@@ -93,6 +94,28 @@ class Model(Section):
     warm_up: int = Field(0, ge=0)
     """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
     gives for nothing, `tiny` has to learn."""
+    parameter_efficient: Literal["off", "lora"] = "off"
+    """Low-rank adapters in the encoder, which else stands still: they and the head are trained and travel."""
+    lora_rank: int = Field(8, ge=1)
+    lora_alpha: float = Field(16.0, gt=0, allow_inf_nan=False)
+    """Adapters count alpha / rank times."""
+    lora_dropout: float = Field(0.0, ge=0, lt=1)
+    """Of what adapters read."""
+    lora_modules: list[str] = Field(["query", "value"], min_length=1)
+    """Which linear layers of the encoder get one, by the end of their name."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.parameter_efficient == "off":
+            for key, field in Model.model_fields.items():
+                if key.startswith("lora_") and getattr(self, key) != field.default:
+                    raise ConfigError(f"model.{key} is for adapters: set model.parameter_efficient = 'lora' too")
+        return self
+
+    def lora(self) -> Lora | None:
+        if self.parameter_efficient == "off":
+            return None
+        return Lora(self.lora_rank, self.lora_alpha, self.lora_dropout, tuple(self.lora_modules))
 
 
 class Rounds(Section):

@@ -17,7 +17,8 @@ from grandrounds.experiment.config import Config, Model, Paths
 from grandrounds.federation.contract import Algorithm
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.learner import Practice, Server, Split
-from grandrounds.federation.payloads import Expected, PublicSet, still
+from grandrounds.federation.payloads import Expected, PublicSet
+from grandrounds.federation.state import unfrozen
 from grandrounds.models.encoder import Encoder, Size
 from grandrounds.tasks import Task
 from grandrounds.tasks.task import Features
@@ -61,15 +62,14 @@ def server_splits(
 def manifest_of(model: nn.Module, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
     """Shapes of what the algorithm shares."""
     algorithm.check(model.state_dict().keys())
-    held, named = still(model), model.state_dict().items()
-    return {name: tuple(value.shape) for name, value in named if algorithm.shared(name) and name not in held}
+    return {name: tuple(value.shape) for name, value in unfrozen(model).items() if algorithm.shared(name)}
 
 
 def expected_of(
     model: nn.Module, manifest: Mapping[str, tuple[int, ...]], task: Task, public: tuple[int, str]
 ) -> Expected:
     counters = frozenset(name for name, value in model.state_dict().items() if not value.is_floating_point())
-    trained = frozenset(name for name, _ in model.named_parameters() if name in manifest)
+    trained = frozenset(name for name, p in model.named_parameters() if name in manifest and p.requires_grad)
     return Expected(manifest, len(task.labels), public, integers=counters, trained=trained)
 
 
@@ -101,7 +101,9 @@ def find_encoder(name: str, model: Model, base: Path, task: Task, public: Sequen
             learnt.parent.mkdir(exist_ok=True)
             part.rename(learnt)
         found = replace(Encoder.saved(learnt), vectors=vectors)
-    return found if model.attention_dropout is None else found.dropping_attention(model.attention_dropout)
+    if model.attention_dropout is not None:
+        found = found.dropping_attention(model.attention_dropout)
+    return replace(found, lora=model.lora())
 
 
 def _check_options(name: str, model: Model) -> None:

@@ -27,7 +27,7 @@ from grandrounds.experiment.config import Config, explained, make_config, withou
 from grandrounds.federation.learner import Practice
 from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder
-from grandrounds.tasks.saved import load, save_model
+from grandrounds.tasks.saved import load, save_start
 from grandrounds.tasks.task import Task
 
 AT_COORDINATOR = "at the coordinator"
@@ -88,7 +88,7 @@ def write_terms(folder: Path, config: Config, practice: Practice, public: tuple[
     folder.mkdir(parents=True, exist_ok=True)
     content = without_none(_shared(config, public))
     (folder / "federation.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
-    save_model(folder / "model", practice.task, practice.encoder, practice.initial_model())
+    save_start(folder / "model", practice.task, practice.encoder, practice.initial_model())
     (folder / "public.json").write_text(json.dumps({"rows": public[0], "digest": public[1]}) + "\n")
     return read_terms(folder)
 

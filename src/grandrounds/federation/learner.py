@@ -23,7 +23,7 @@ from grandrounds.federation.eight_bits import Form
 from grandrounds.federation.payloads import LabelCounts, Parameters, Predictions
 from grandrounds.federation.policy import RefusalError
 from grandrounds.federation.seeds import derive, generator, global_seed
-from grandrounds.federation.state import Flat, Stateful, flatten, rebuild
+from grandrounds.federation.state import Flat, Stateful, copy_into, flatten, put_back, rebuild, state_of, unfrozen
 from grandrounds.federation.training import Training, make_optimizer
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.batching import PerRow, autocast, infer, predict_logits, training_batches
@@ -102,7 +102,7 @@ class Learner:
 
     def load(self, parameters: Parameters) -> None:
         """Take these weights; names that are not given keep theirs."""
-        _copy_into(self.model, parameters.values)
+        copy_into(self.model, parameters.values)
 
     def train(
         self,
@@ -292,11 +292,11 @@ class Server(Learner):
         self.round, self._trainings = round, 0
 
     def snapshot(self) -> dict[str, Flat]:
-        return {name: flatten(part.state_dict()) for name, part in self.state.items()}
+        return {name: flatten(state_of(part)) for name, part in self.state.items()}
 
     def restore(self, snapshot: Mapping[str, Flat]) -> None:
         for name, part in self.state.items():
-            part.load_state_dict(rebuild(snapshot[name]))
+            put_back(part, rebuild(snapshot[name]))
 
     def _recall_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         optimizer.load_state_dict(copy.deepcopy(self.state["optimizer"].state_dict()))
@@ -331,13 +331,13 @@ class Site(Learner):
     def model(self) -> nn.Module:
         """The working model. One serves many sites, so it is put back to the site's start before its first use."""
         if not self._fresh:
-            _copy_into(self._model, self._start())
+            copy_into(self._model, self._start())
             self._fresh = True
         return self._model
 
     def load(self, parameters: Parameters) -> None:
-        if len(parameters.values) == len(self._model.state_dict()):
-            self._fresh = True  # all of it comes, so the start need not be restored first
+        if unfrozen(self._model).keys() <= parameters.values.keys():
+            self._fresh = True  # all that can change comes, so the start need not be restored first
         super().load(parameters)
 
     @property
@@ -370,12 +370,12 @@ class Site(Learner):
         """Load what was kept under this name; False: nothing yet."""
         flat = self.kept.get(name, self._private.get(name))
         if flat is not None:
-            into.load_state_dict(rebuild(flat))
+            put_back(into, rebuild(flat))
         return flat is not None
 
     def keep(self, name: str, what: Stateful) -> None:
         """Keep it at the site; it counts once the server has the reply."""
-        self.kept[name] = flatten(what.state_dict())
+        self.kept[name] = flatten(state_of(what))
 
     def save(self) -> None:
         """Write the model as the site's own."""
@@ -394,10 +394,3 @@ def _clip(parameters: Sequence[nn.Parameter], largest: float) -> None:
     norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     if norm + 1e-6 > largest:
         nn.utils.clip_grads_with_norm_(parameters, largest, norm)
-
-
-def _copy_into(model: nn.Module, values: Mapping[str, Tensor]) -> None:
-    with torch.no_grad():
-        own = model.state_dict()
-        for name, value in values.items():
-            own[name].copy_(value)

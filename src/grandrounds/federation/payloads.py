@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.federation import eight_bits
 from grandrounds.federation.eight_bits import Form
+from grandrounds.federation.state import unfrozen
 
 Compression = Literal["fp32", "fp16", "int8"]
 DTYPES = {  # in the order of the wire: safetensors writes the widest types first
@@ -156,11 +157,6 @@ def unpack(packed: Packed, expected: Expected, kind: type[Payload] | None = None
     return KINDS[packed.kind].unpack(packed, expected)
 
 
-def still(model: nn.Module) -> frozenset[str]:
-    """Names of what is not trained: it is the same everywhere, so it need not travel."""
-    return frozenset(name for name, parameter in model.named_parameters() if not parameter.requires_grad)
-
-
 @_kind
 @dataclass(frozen=True)
 class Parameters(Payload):
@@ -171,9 +167,8 @@ class Parameters(Payload):
 
     @classmethod
     def of(cls, model: nn.Module, shared: Callable[[str], bool] = lambda name: True) -> Self:
-        held = still(model)
-        named = model.state_dict().items()
-        return cls({name: tensor.detach() for name, tensor in named if shared(name) and name not in held})
+        """What is frozen does not travel: it is the same everywhere."""
+        return cls({name: tensor.detach() for name, tensor in unfrozen(model).items() if shared(name)})
 
     def pack(self, compression: Compression) -> Packed:
         return Packed(self.kind, {}, {name: _shrink(tensor, compression) for name, tensor in self.values.items()})

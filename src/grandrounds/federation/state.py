@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 
 class Stateful(Protocol):
@@ -18,6 +19,32 @@ class Stateful(Protocol):
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any], /) -> object: ...
+
+
+def unfrozen(module: nn.Module) -> dict[str, Tensor]:
+    """What of its state may change: all but the parameters that take no gradient, which are as they were built."""
+    frozen = {name for name, p in module.named_parameters(remove_duplicate=False) if not p.requires_grad}
+    return {name: value for name, value in module.state_dict().items() if name not in frozen}
+
+
+def state_of(part: Stateful) -> dict[str, Any]:
+    """What must be saved of it."""
+    return unfrozen(part) if isinstance(part, nn.Module) else part.state_dict()
+
+
+def put_back(part: Stateful, state: dict[str, Any]) -> None:
+    """What `state_of` gave; a module keeps what is not in it."""
+    if isinstance(part, nn.Module):
+        copy_into(part, state)
+    else:
+        part.load_state_dict(state)
+
+
+def copy_into(module: nn.Module, values: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        own = module.state_dict()
+        for name, value in values.items():
+            own[name].copy_(value)
 
 
 class Kept(dict[str, Tensor]):

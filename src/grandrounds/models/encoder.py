@@ -7,10 +7,11 @@ is a BERT of any size, for pre-training, whose word pieces are learnt so, too, o
 from __future__ import annotations
 
 import copy
+import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import logging as transformers_logging
 
 from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.models.lora import Lora
 from grandrounds.models.words import WordsConfig, fill_vectors, read_vectors, word_tokenizer, words_of
 
 TINY: dict[str, Any] = {
@@ -73,6 +75,8 @@ class Encoder:
     """Where pretrained weights lie; None: built from the config alone."""
     vectors: Path | None = None
     """A file of word vectors to begin with, for `words`."""
+    lora: Lora | None = None
+    """Adapters, of which alone gradients are taken."""
 
     @classmethod
     def find(
@@ -131,7 +135,12 @@ class Encoder:
     def saved(cls, folder: Path) -> Encoder:
         """What `save` wrote: shapes and tokenizer, without weights."""
         name = (folder / "encoder_name").read_text().strip() if (folder / "encoder_name").exists() else "saved"
-        return cls(name, AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder), None)
+        found = cls(name, AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder), None)
+        lora = folder / "lora.json"
+        if not lora.exists():
+            return found
+        told = json.loads(lora.read_text(encoding="utf-8"))
+        return replace(found, lora=Lora(**{**told, "modules": tuple(told["modules"])}))
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -145,6 +154,8 @@ class Encoder:
         # Where a folder lay is nobody's business; a hub name has a slash too.
         name = Path(self.name).name if Path(self.name).is_dir() else self.name
         (folder / "encoder_name").write_text(name + "\n")
+        if self.lora is not None:
+            (folder / "lora.json").write_text(json.dumps(asdict(self.lora)) + "\n", encoding="utf-8")
 
     def dropping_attention(self, share: float) -> Encoder:
         """The same, but for how much of its attention is dropped out in training."""
@@ -166,7 +177,7 @@ class Encoder:
         model.resize_token_embeddings(len(self.tokenizer), mean_resizing=False)  # type: ignore[operator]
         if self.vectors is not None:
             fill_vectors(model.embeddings.weight, self.tokenizer, self.vectors)  # type: ignore[arg-type, union-attr]
-        return model
+        return model if self.lora is None else self.lora.put_into(model, self.name)
 
     def _pretrained(self, weights: str) -> nn.Module:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors import torch as safetensors
-from torch import nn
+from torch import Tensor, nn
 
 from grandrounds.data.documents import Document
 from grandrounds.errors import GrandRoundsError, unknown
 from grandrounds.models.encoder import Encoder
+from grandrounds.models.lora import without_adapters
 from grandrounds.tasks import TASKS
 from grandrounds.tasks.batching import predict_logits, predict_probabilities
 from grandrounds.tasks.task import Task, no_example
@@ -65,9 +66,19 @@ class Extractor:
 
 
 def save_model(folder: Path, task: Task, encoder: Encoder, model: nn.Module, card: str = "") -> None:
+    """In standard form: adapters are added to the weights that they adapt."""
+    _save(folder, task, replace(encoder, lora=None), without_adapters(model), card)
+
+
+def save_start(folder: Path, task: Task, encoder: Encoder, model: nn.Module) -> None:
+    """As it is trained, with adapters where it has them."""
+    _save(folder, task, encoder, model.state_dict(), "")
+
+
+def _save(folder: Path, task: Task, encoder: Encoder, state: Mapping[str, Tensor], card: str) -> None:
     encoder.save(folder)
     task.save(folder)
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     try:
         safetensors.save_file(weights, folder / "model.safetensors")
     except SafetensorError as error:

@@ -34,7 +34,7 @@ from grandrounds.data.formats import (
 from grandrounds.data.formats.source import Corpus, Format, Notes
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
-__all__ = ["FORMATS", "Corpus", "Format", "read", "write"]
+__all__ = ["FORMATS", "Corpus", "Format", "each", "read", "write"]
 
 FORMATS: dict[str, Format] = {
     module.FORMAT.name: module.FORMAT
@@ -50,23 +50,29 @@ AnyPath = str | PathLike[str]
 
 def read(format: str, paths: AnyPath | Iterable[AnyPath], **options: object) -> Corpus:
     """The documents of one or several files or folders, with a count of all that was skipped or joined."""
-    chosen = _format(format)
-    _check_options(chosen.name, chosen.reader, options)
     notes: Notes = Counter()
-    documents: list[Document] = []
     sources = [Path(paths)] if isinstance(paths, str | PathLike) else [Path(path) for path in paths]
-    for source in sources:
-        for path in _files(chosen, source, notes):
-            documents.extend(chosen.reader(path, notes, **options))
-    if chosen.join:
-        documents = list(chosen.join(documents, notes))
+    documents = list(each(format, sources, notes, **options))
     if not documents:
-        problem = f"no documents found; is it really in the format '{format}' ({chosen.description})?"
+        problem = f"no documents found; is it really in the format '{format}' ({_format(format).description})?"
         raise DataError(problem, path=sources[0] if sources else None)
     repeated = len(documents) - len({document.id for document in documents})
     if repeated:
         notes["documents with the id of an earlier one"] += repeated
     return Corpus(tuple(documents), dict(notes))
+
+
+def each(format: str, sources: Iterable[Path], notes: Notes, **options: object) -> Iterator[Document]:
+    """The same one at a time, for what need not hold them all; what is skipped is added to the notes."""
+    chosen = _format(format)
+    _check_options(chosen.name, chosen.reader, options)
+    found = (
+        document
+        for source in sources
+        for path in _files(chosen, source, notes)
+        for document in chosen.reader(path, notes, **options)
+    )
+    yield from chosen.join(list(found), notes) if chosen.join else found
 
 
 def write(format: str, documents: Iterable[Document], path: AnyPath, **options: object) -> Mapping[str, int]:

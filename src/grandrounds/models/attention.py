@@ -1,0 +1,48 @@
+"""Where a transformer looks: the attention of all its heads, text by text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from grandrounds.errors import ConfigError
+from grandrounds.models.encoder import Encoder
+
+AT_ONCE = 2**17
+"""How many pairs of tokens a batch holds at most: the attention of all layers is there at once."""
+
+
+def transformer_in(network: nn.Module) -> PreTrainedModel:
+    """The encoder within a task's network, or the network itself, ready to show its attention."""
+    for part in network.modules():
+        if isinstance(part, PreTrainedModel) and getattr(part.config, "num_attention_heads", False):
+            part.set_attn_implementation("eager")  # the faster ones never make the matrices
+            part.eval()
+            return part
+    raise ConfigError("the model has no attention heads; take one with a transformer, such as BERT")
+
+
+def attentions(network: PreTrainedModel, encoder: Encoder, texts: Iterable[str], longest: int) -> Iterator[Tensor]:
+    """Of each text, cut after so many word pieces, [layers, heads, tokens, tokens]; of padding there is nothing."""
+    stream = iter(texts)
+    longest = min(longest, encoder.window)
+    while batch := list(islice(stream, max(1, AT_ONCE // longest**2))):
+        yield from _together(network, _pieces(encoder.tokenizer, batch, longest))
+
+
+def _pieces(tokenizer: Any, texts: list[str], longest: int) -> Any:
+    return tokenizer(
+        texts, truncation=True, max_length=longest, padding=True, return_token_type_ids=False, return_tensors="pt"
+    )
+
+
+@torch.inference_mode()
+def _together(network: PreTrainedModel, batch: Any) -> list[Tensor]:
+    layers = network(**batch, output_attentions=True).attentions
+    sizes = batch["attention_mask"].sum(dim=1).tolist()
+    return [torch.stack([layer[i, :, :size, :size] for layer in layers]) for i, size in enumerate(sizes)]

@@ -1,0 +1,61 @@
+"""Low-rank adapters (LoRA, Hu et al., 2022): W x + (alpha / rank) B A x, where W stands still and B starts at zero.
+
+peft puts them into an encoder; a finished model has them added to W, so that reading it needs no peft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from grandrounds.errors import ConfigError
+
+ADAPTER = "default"
+"""What peft calls the only one."""
+
+
+@dataclass(frozen=True)
+class Lora:
+    rank: int = 8
+    alpha: float = 16.0
+    dropout: float = 0.0
+    modules: tuple[str, ...] = ("query", "value")
+    """Linear layers that get an adapter, by the end of their name."""
+
+    def put_into(self, model: nn.Module, encoder: str) -> nn.Module:
+        """The same network with adapters, of which alone gradients are taken; A is drawn from the global generator."""
+        linear = sorted({n.rpartition(".")[2] for n, part in model.named_modules() if isinstance(part, nn.Linear)})
+        for module in self.modules:
+            if module not in linear:
+                there = ", ".join(linear) or "none"
+                raise ConfigError(f"model.lora_modules: encoder '{encoder}' has no linear '{module}'; it has {there}")
+        peft = _peft()
+        config = peft.LoraConfig(
+            r=self.rank, lora_alpha=self.alpha, lora_dropout=self.dropout, target_modules=list(self.modules)
+        )
+        adapted: nn.Module = peft.inject_adapter_in_model(config, model, ADAPTER)
+        return adapted
+
+
+def without_adapters(model: nn.Module) -> dict[str, Tensor]:
+    """The state of the network as if W had been trained: adapters are added to it, and names are as they were."""
+    named = {name: value for name, value in model.state_dict().items() if ".lora_" not in name}
+    weights = {name.replace(".base_layer.", "."): value.detach() for name, value in named.items()}
+    for name, part in adapted_layers(model).items():
+        weights[f"{name}.weight"] = weights[f"{name}.weight"] + part.get_delta_weight(ADAPTER).detach()
+    return weights
+
+
+def adapted_layers(model: nn.Module) -> Mapping[str, Any]:
+    return {name: part for name, part in model.named_modules() if hasattr(part, "get_delta_weight")}
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError as error:
+        raise ConfigError("model.parameter_efficient = 'lora' needs peft; pip install grandrounds[lora]") from error
+    return peft

@@ -1,0 +1,74 @@
+"""Attention as a network shows it: whatever the batch, without padding, a few documents at a time."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from grandrounds.errors import ConfigError
+from grandrounds.models import attention
+from grandrounds.models.attention import attentions, transformer_in
+from grandrounds.models.encoder import Encoder
+from grandrounds.tasks.document_re import DocumentRE, DocumentREOptions
+from tests.conftest import FAMILIES, TEXTS, corpus
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_batch_of_two_lengths_shows_what_each_alone_does(family: str, encoder_folder: Callable[[str], Path]) -> None:
+    encoder = Encoder.find(str(encoder_folder(family)))
+    network = transformer_in(encoder.build())
+    texts = [TEXTS[0], " ".join(TEXTS[1:4])]
+    together = list(attentions(network, encoder, texts, 64))
+    alone = [next(attentions(network, encoder, [text], 64)) for text in texts]
+    assert [len(seen[0, 0]) for seen in together] == [len(encoder.tokenizer(text).input_ids) for text in texts]
+    for a, b in zip(together, alone, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(a.sum(dim=-1), torch.ones(a.shape[:3]))
+
+
+def test_it_is_what_the_network_attends_by(encoder: Encoder) -> None:
+    """By hand, from the first layer's own queries and keys."""
+    network = transformer_in(encoder.build())
+    (seen,) = attentions(network, encoder, TEXTS[:1], 64)
+    ids = torch.tensor([encoder.tokenizer(TEXTS[0]).input_ids])
+    own = network.encoder.layer[0].attention.self
+    with torch.no_grad():
+        states = network.embeddings(ids)
+        query, key = (part(states)[0].view(-1, 2, 16).transpose(0, 1) for part in (own.query, own.key))
+    torch.testing.assert_close(seen[0], (query @ key.transpose(1, 2) / 4).softmax(dim=-1), atol=1e-6, rtol=1e-5)
+
+
+def test_a_long_text_is_cut_to_what_is_asked_for_and_to_the_window(encoder: Encoder) -> None:
+    network, text = transformer_in(encoder.build()), " ".join(TEXTS)
+    assert next(attentions(network, encoder, [text], 10)).shape == (2, 2, 10, 10)
+    assert next(attentions(network, encoder, [text], 1000)).shape == (2, 2, 64, 64)
+
+
+def test_no_more_than_a_batch_is_held_of_any_number_of_texts(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "AT_ONCE", 4 * 16**2)
+
+    def most_alive(texts: int) -> int:
+        held: list[weakref.ref[torch.Tensor]] = []
+        most = 0
+        for seen in attentions(network, encoder, iter(TEXTS[:1] * texts), 16):
+            held = [ref for ref in held if ref() is not None] + [weakref.ref(seen)]
+            most = max(most, len(held))
+        return most
+
+    network = transformer_in(encoder.build())
+    assert most_alive(40) == most_alive(10) <= 5
+
+
+def test_the_encoder_is_found_within_a_tasks_network(encoder: Encoder) -> None:
+    task = DocumentRE.of(DocumentREOptions(block=16), corpus())
+    network = transformer_in(task.model(encoder))
+    assert next(attentions(network, encoder, TEXTS[:1], 64)).shape[:2] == (2, 2)
+
+
+def test_a_network_without_heads_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no attention heads"):
+        transformer_in(Encoder.find("words", public=TEXTS).build())
