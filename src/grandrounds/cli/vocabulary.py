@@ -124,7 +124,7 @@ def compare(
     table = Table("vocabulary", "pieces", "pieces a word", "words unknown")
     for row in rows:
         table.add_row(
-            row["vocabulary"], f"{row['pieces']:,}", f"{row['pieces_per_word']:.3f}", f"{row['unknown_words']:.2%}"
+            str(row["vocabulary"]), f"{row['pieces']:,}", f"{row['pieces_per_word']:.3f}", f"{row['unknown_words']:.2%}"
         )
     out.print(table)
 

@@ -83,7 +83,7 @@ class MaskedLM(Task):
         self.options = options
 
     @classmethod
-    def private_parts(cls, options: MaskedLMOptions) -> Sequence[str]:
+    def private_parts(cls, options: MaskedLMOptions, encoder: str) -> Sequence[str]:
         return ("cls",)
 
     @classmethod
