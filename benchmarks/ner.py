@@ -37,13 +37,13 @@ TAGGED_AT_ONCE = 64  # as many sentences as our own tagging takes
 WORD_WIDTH, HIDDEN = 300, 200  # FedNER, section 4.1
 AGAINST: Mapping[str, NEROptions] = {
     "flair": NEROptions(tagger="lstm_crf", word_width=WORD_WIDTH, hidden=HIDDEN),
-    "spacy": NEROptions(tagger="gram_cnn", word_width=96, filters=300),
+    "spaCy": NEROptions(tagger="gram_cnn", word_width=96, filters=300),
 }
 WITH_CRF = ("lstm_crf", "cnn_clstm_crf")
 
 
 def measure(settings: Settings) -> Iterator[Row]:
-    train, test, turns = (48, 48, 1) if settings.quick else (640, 1_280, 7)
+    train, test, turns = (48, 48, 1) if settings.quick else (320, 640, 5)
     corpus = Corpus(settings.folder, train, test)
     yield from _against_peers(corpus, turns, settings.say)
     for tagger in WITH_CRF:
@@ -127,10 +127,9 @@ class Ours:
 
 
 def _against_peers(corpus: Corpus, turns: int, say: Callable[[str], None]) -> Iterator[Row]:
-    sizes = Sizes(
-        TRAINING.batch_size, TAGGED_AT_ONCE, TRAINING.learning_rate, TRAINING.clip_norm, WORD_WIDTH, HIDDEN
-    )
-    file = write_corpus(corpus.folder / "ner.json", corpus.sentences(corpus.train), corpus.sentences(corpus.test), sizes)
+    sizes = Sizes(TRAINING.batch_size, TAGGED_AT_ONCE, TRAINING.learning_rate, TRAINING.clip_norm, WORD_WIDTH, HIDDEN)
+    train, test = corpus.sentences(corpus.train), corpus.sentences(corpus.test)
+    file = write_corpus(corpus.folder / "ner.json", train, test, sizes)
     for name in PEERS:
         say(f"{name} sets out")
         peer = Peer(name, file)
@@ -143,7 +142,7 @@ def _against_peers(corpus: Corpus, turns: int, say: Callable[[str], None]) -> It
 
 def _race(corpus: Corpus, name: str, peer: Peer, turns: int, say: Callable[[str], None]) -> Iterator[Row]:
     ours = Ours(corpus, AGAINST[name])
-    works: Mapping[str, Callable[[], None]] = {"train": ours.train, "tag": ours.tag}
+    works: Mapping[str, Callable[[], None]] = {"training": ours.train, "tagging": ours.tag}
     clocks: dict[str, dict[str, list[Clocks]]] = {work: {"ours": [], name: []} for work in works}
     for turn in range(turns + 1):
         say(f"beside {name}: turn {turn} of {turns}" if turn else f"beside {name}: to warm up")
@@ -162,9 +161,9 @@ def _race(corpus: Corpus, name: str, peer: Peer, turns: int, say: Callable[[str]
         "turns": turns,
         "strict_f1": {"ours": corpus.f1([one.spans for one in learnt]), name: corpus.f1(peer.asked("found"))},
     }
-    for work, document in (("train", corpus.train), ("tag", corpus.test)):
-        case = f"{corpus.source}: {work}ing, {ours.task.options.tagger} over {name}'s".replace("tagi", "taggi")
-        yield _beside(case, clocks[work], corpus.words(document), {**detail, "source": corpus.source})
+    for work, document in (("training", corpus.train), ("tagging", corpus.test)):
+        case = f"{corpus.source}: {work}, {ours.task.options.tagger} over {name}'s"
+        yield _beside(case, clocks[work], corpus.words(document), detail)
 
 
 def _beside(case: str, clocks: Mapping[str, Sequence[Clocks]], words: int, detail: Mapping[str, Any]) -> Row:

@@ -3,8 +3,8 @@ than we do. GRANDROUNDS_PEERS names a Python that has benchmarks/requirements.tx
 
     python -m benchmarks.ner_peers PEER CORPUS.json
 
-It says what it is, then for each line it reads, "train" (an epoch) or "tag" (all test sentences, from words to spans),
-what that took; for "found", the spans of the last tagging. A line is JSON.
+It says what it is, then for each line it reads, "training" (an epoch) or "tagging" (all test sentences, from
+words to spans), what that took; for "found", the spans of the last tagging. A line is JSON.
 """
 
 from __future__ import annotations
@@ -165,15 +165,14 @@ def spacy_tagger(train: Sequence[Sentence], test: Sequence[Sentence], sizes: Siz
         tagged = nlp.pipe(documents, batch_size=sizes.tagged_at_once)
         return [[(entity.start, entity.end, entity.label_) for entity in one.ents] for one in tagged]
 
-    parameters = sum(
-        node.get_param(name).size for node in recogniser.model.walk() for name in node.param_names if node.has_param(name)
-    )
+    held = ((node, name) for node in recogniser.model.walk() for name in node.param_names)
+    parameters = sum(node.get_param(name).size for node, name in held if node.has_param(name))
     return Rival(spacy.__version__, parameters, epoch, tag)
 
 
 PEERS: Mapping[str, Callable[[Sequence[Sentence], Sequence[Sentence], Sizes], Rival]] = {
     "flair": flair_tagger,
-    "spacy": spacy_tagger,
+    "spaCy": spacy_tagger,
 }
 
 
@@ -195,7 +194,8 @@ def main(name: str, corpus: str) -> None:
     try:
         rival = PEERS[name](train, test, Sizes(*held["sizes"]))
     except ImportError as error:
-        return _say(own, {"missing": str(error)})
+        _say(own, {"missing": str(error)})
+        return
     _say(own, {"version": rival.version, "parameters": rival.parameters})
     found: list[list[Span]] = []
     for line in sys.stdin:
@@ -204,7 +204,7 @@ def main(name: str, corpus: str) -> None:
             _say(own, found)
             continue
         began = time.perf_counter(), time.process_time()
-        given = rival.train() if asked == "train" else rival.tag()
+        given = rival.train() if asked == "training" else rival.tag()
         _say(own, [time.perf_counter() - began[0], time.process_time() - began[1]])
         if isinstance(given, list):
             found = given
