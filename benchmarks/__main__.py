@@ -23,7 +23,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import distant, documents, federation_tax, many_sites, memory, workers
+from benchmarks import distant, documents, federation_tax, many_sites, memory, ner, workers
 from benchmarks.corpus import random_encoder
 from benchmarks.measuring import Row, Settings, load
 
@@ -34,6 +34,7 @@ BENCHMARKS = {
     "workers": workers.measure,
     "documents": documents.measure,
     "distant": distant.measure,
+    "ner": ner.measure,
 }
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "bench.json"
 

@@ -10,6 +10,7 @@ One mention found may so cover two gold ones, and the reverse: neither is matche
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -47,6 +48,7 @@ def tags_of(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
     return [f"I{tag[1:]}" if tag[0] == "B" else tag for tag in tags] if scheme == "IO" else tags
 
 
+@lru_cache(maxsize=1024)
 def split(tag: str) -> tuple[str, str]:
     """Letter and type: B-Drug is B and Drug, O is O and nothing."""
     letter, _, type = tag.partition("-")
