@@ -17,6 +17,7 @@ from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import make_config
 from grandrounds.experiment.simulation import Simulation, prepare
 from grandrounds.federation.learner import Site
+from grandrounds.federation.policy import RefusalError
 from grandrounds.models.encoder import Encoder, Size
 from grandrounds.reports.report import write_report
 from tests.conftest import DRUGS, PROBLEMS, TinyConfig
@@ -194,6 +195,32 @@ def test_a_new_encoder_has_the_size_and_the_pieces_that_were_asked_for(config: P
     assert (shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads) == (3, 24, 2)
     assert (shape.intermediate_size, shape.hidden_dropout_prob) == (96, 0.0)
     assert 60 < model.embeddings.shape[0] <= 120
+
+
+def test_a_vocabulary_of_the_sites_has_nothing_that_few_of_their_documents_have(
+    config: Pretraining, tmp_path: Path
+) -> None:
+    notes = {i: f"The {DRUGS[i % 4]} eased the {PROBLEMS[i % 5]} again ." for i in range(40)}
+    for i in (4, 8):
+        notes[i] += " Zanardiq was there ."
+    lines = ({"text": text, "specialty": SPECIALTIES[i % 2]} for i, text in notes.items())
+    path = tmp_path / "notes.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    model = {"encoder": "new", "vocabulary": "sites", "vocabulary_documents": 3, "pieces": 100, "width": 16}
+    made = config(data={"format": "notes-json", "train": str(path), "test": 0.1}, model=model)
+    made["partition"] = {"scheme": "by", "by": "specialty"}
+    prepare(make_config(made), Path(), tmp_path / "run")
+    learnt = (tmp_path / "run" / "pieces.txt").read_text().split()
+    assert {"eased", "again", "the"} <= set(learnt)
+    assert not [piece for piece in learnt if "z" in piece or "q" in piece]
+    made["model"]["vocabulary_documents"] = 1
+    prepare(make_config(made), Path(), tmp_path / "all")
+    assert "z" in (tmp_path / "all" / "pieces.txt").read_text().split()
+    policy = tmp_path / "policy.toml"
+    policy.write_text("vocabulary = 2\n")
+    made["federation"]["policy"] = str(policy)
+    with pytest.raises(RefusalError, match="lets words leave that 2 documents have, not those of 1"):
+        prepare(make_config(made), Path(), tmp_path / "refused")
 
 
 @pytest.mark.parametrize(("pieces", "lower"), [(["pain", "##s", "."], True), (["Pain", "pain", "##s"], False)])

@@ -16,10 +16,9 @@ from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.payloads import Expected, Packed, PayloadError, VocabularyCounts, unpack
 from grandrounds.federation.policy import Policy
-from grandrounds.models.word_pieces import count_strings, cut, learn_pieces, words_in
+from grandrounds.models.word_pieces import count_strings, cut, words_in, write_pieces
 
 app = typer.Typer(help="Learn word pieces from all sites' text, which stays where it is.", no_args_is_help=True)
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 @app.command()
@@ -78,8 +77,7 @@ def merge(
             total.update(_read(file).counts)
             step()
     with waiting("learning word pieces"):
-        pieces = [*SPECIAL, *learn_pieces({string: total[string] for string in sorted(total)}, size - len(SPECIAL))]
-    write_whole(out_path, ("\n".join(pieces) + "\n").encode())
+        pieces = write_pieces(out_path, total, size)
     if as_json:
         show_json({"sites": len(files), "strings": len(total), "pieces": len(pieces)})
     else:

@@ -76,7 +76,10 @@ class Model(Section):
     """Word vectors, GloVe text or word2vec binary, for the encoder `words`."""
     vocabulary: str | None = None
     """Whose words `words` knows: "public", the public text's, or "vectors", the vectors', which is the default where
-    there are any. For `new`, "public" or a file of word pieces, one a line."""
+    there are any. For `new`, "public", a file of word pieces, one a line, or in a simulation "sites": pieces learnt
+    from what sites count, as `grandrounds vocabulary` does between hosts."""
+    vocabulary_documents: int = Field(5, ge=1)
+    """With "sites": a string is counted that so many of a site's documents have."""
     most_words: int = Field(50_000, ge=100)
     """How many of the vectors' words, the first of the file, which are the commonest; each of them travels."""
     attention_dropout: float | None = Field(None, ge=0, lt=1)

@@ -20,6 +20,7 @@ from grandrounds.federation.learner import Practice, Server, Split
 from grandrounds.federation.payloads import Expected, PublicSet
 from grandrounds.federation.state import unfrozen
 from grandrounds.models.encoder import Encoder, Size
+from grandrounds.models.word_pieces import write_pieces
 from grandrounds.tasks import Task
 from grandrounds.tasks.task import Features
 
@@ -83,8 +84,17 @@ LEARNT = ("tiny", "words", "new")
 OF_NEW = ("layers", "width", "heads", "pieces", "dropout")
 
 
-def find_encoder(name: str, model: Model, base: Path, task: Task, public: Sequence[str], folder: Path) -> Encoder:
-    """A vocabulary is learnt once a run: workers and resumed runs find it in the run folder."""
+def find_encoder(
+    name: str,
+    model: Model,
+    base: Path,
+    task: Task,
+    public: Sequence[str],
+    folder: Path,
+    counted: Callable[[], Mapping[str, int]] | None = None,
+) -> Encoder:
+    """A vocabulary is learnt once a run: workers and resumed runs find it in the run folder. `counted` is what sites
+    count, where that can be asked for."""
     vectors = None if model.vectors is None else base / model.vectors
     _check_options(name, model)
     if name not in LEARNT:
@@ -93,7 +103,10 @@ def find_encoder(name: str, model: Model, base: Path, task: Task, public: Sequen
         learnt, part = folder / "vocabulary" / name, folder / f".vocabulary.{name}.part"
         if not learnt.exists():
             if name == "new":
-                made = Encoder.new(_size(model), public, _file_of_pieces(model, base), task.markers)
+                pieces = _file_of_pieces(model, base)
+                if model.vocabulary == "sites":
+                    pieces = _learnt_from(counted, _size(model), folder)
+                made = Encoder.new(_size(model), public, pieces, task.markers)
             else:
                 words = None if vectors is None or model.vocabulary == "public" else model.most_words
                 made = Encoder.find(name, task.markers, public, vectors, words)
@@ -128,7 +141,19 @@ def _size(model: Model) -> Size:
 
 
 def _file_of_pieces(model: Model, base: Path) -> Path | None:
-    return None if model.vocabulary in (None, "public") else base / model.vocabulary
+    return None if model.vocabulary in (None, "public", "sites") else base / model.vocabulary
+
+
+def _learnt_from(counted: Callable[[], Mapping[str, int]] | None, size: Size, folder: Path) -> Path:
+    if counted is None:
+        raise ConfigError(
+            "model.vocabulary = 'sites' is for simulations; between hosts sites count with 'grandrounds vocabulary "
+            "count', the coordinator merges, and model.vocabulary is the file that comes out"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "pieces.txt"
+    write_pieces(path, counted(), size.pieces)
+    return path
 
 
 def warmed_up(config: Config, practice: Practice, splits: Mapping[str, Split], folder: Path) -> Practice:

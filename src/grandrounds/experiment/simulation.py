@@ -36,11 +36,12 @@ from grandrounds.experiment.ground import (
 from grandrounds.federation.contract import Algorithm, Registration
 from grandrounds.federation.host import Host, Resident
 from grandrounds.federation.learner import VALIDATION, Practice, Split
-from grandrounds.federation.payloads import PublicSet
+from grandrounds.federation.payloads import Expected, PublicSet, VocabularyCounts
 from grandrounds.federation.policy import Policy
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.shelf import Shelf
 from grandrounds.federation.training import Training
+from grandrounds.models.word_pieces import count_strings
 from grandrounds.tasks import TASKS, Task
 from grandrounds.tasks.task import Features, no_example
 
@@ -193,7 +194,7 @@ class _Schools:
     def _make(self, name: str) -> _School:
         config, task, rows = self._config, self._task, self._rows
         texts = [task.text(self._examples[row]) for row in rows.public]
-        encoder = find_encoder(name, config.model, self._base, task, texts, self._folder)
+        encoder = find_encoder(name, config.model, self._base, task, texts, self._folder, self._counted)
         features = task.features(self._examples, encoder)
         practice = Practice(task, encoder, config.training, config.seed, find_device(config.device))
         served = {"public": rows.public, "validation": rows.validation, "test": rows.test}
@@ -201,6 +202,20 @@ class _Schools:
         if name == resolved(config.model.encoder, self._base):
             practice = warmed_up(config, practice, splits, self._folder)
         return _School(practice, features, splits)
+
+    def _counted(self) -> Mapping[str, int]:
+        """What sites would upload for a vocabulary, summed: strings that enough of a site's documents have."""
+        least, total = self._config.model.vocabulary_documents, Counter[str]()
+        for name, rows in sorted(self._rows.dealt.sites.items()):
+            texts: dict[int, list[str]] = {}
+            for row in rows:
+                texts.setdefault(self._examples[row].document, []).append(self._task.text(self._examples[row]))
+            packed = VocabularyCounts(least, count_strings(map("\n".join, texts.values()), least)).pack("fp32")
+            about = self._config.site(name)
+            if about.policy or self._config.federation.policy:
+                _policy(about, self._config, self._base).check(packed)
+            total.update(VocabularyCounts.unpack(packed, Expected()).counts)
+        return total
 
 
 TRAIN_OF = "site "

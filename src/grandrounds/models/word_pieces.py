@@ -14,9 +14,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from pathlib import Path
 
 from tokenizers import normalizers, pre_tokenizers
 
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 INSIDE = "##"
 LONGEST = 20
 """Letters of a part of a rare word."""
@@ -157,3 +159,11 @@ def _join(
         pairs[one] += times * weight
         where[one].add(number)
     return {one for one in before.keys() | after.keys() if before[one] != after[one]}
+
+
+def write_pieces(path: Path, counts: Mapping[str, int], size: int) -> list[str]:
+    """A vocabulary file as BERT's: special pieces, then those learnt, one a line."""
+    ordered = {string: counts[string] for string in sorted(counts)}
+    pieces = [*SPECIAL, *learn_pieces(ordered, size - len(SPECIAL))]
+    path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    return pieces
