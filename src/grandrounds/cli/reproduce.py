@@ -33,7 +33,9 @@ def reproduce(
     paper: Annotated[str, typer.Argument(help=f"Which paper: {', '.join(PAPERS)}.", metavar="PAPER")],
     words: Annotated[
         Optional[list[str]],
-        typer.Argument(help="Tables and figures, by default all of the paper's; what to change.", metavar="[TARGET] [KEY=VALUE]..."),
+        typer.Argument(
+            help="Tables and figures, by default all of the paper's; what to change.", metavar="[TARGET] [KEY=VALUE]..."
+        ),
     ] = None,
     data: Annotated[Optional[Path], typer.Option("--data", help="Where the corpora lie.")] = None,
     corpus: Annotated[

@@ -131,7 +131,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     )
 
 
-def tested(config: Config, base: Path) -> list[Document]:
+def held_out(config: Config, base: Path) -> list[Document]:
     """The documents that a run of this config is tested on."""
     corpora = _Corpora(config, base)
     task = TASKS[config.task["name"]].of(config.task_options(), corpora.training_documents()).at(base)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from grandrounds.experiment.simulation import tested
+from grandrounds.errors import ConfigError
+from grandrounds.experiment.simulation import held_out
 from grandrounds.metrics.attention import Heads, HeadSums
 from grandrounds.models.attention import attentions, transformer_in
 from grandrounds.reports.attention import MEASURES, pictures
@@ -39,9 +40,9 @@ from grandrounds.tasks.saved import load
 PRETRAINING = {START: "none", CENTRALIZED: "centralised", FEDERATED: "federated"}
 TUNING = {CENTRALIZED: "centralised", FEDERATED: "federated"}
 LOSSES = {
-    "pre-training alone": (FEDERATED, CENTRALIZED),
-    "fine-tuning alone": (CENTRALIZED, FEDERATED),
-    "both": (FEDERATED, FEDERATED),
+    "federated pre-training alone": (FEDERATED, CENTRALIZED),
+    "federated fine-tuning alone": (CENTRALIZED, FEDERATED),
+    "both federated": (FEDERATED, FEDERATED),
 }
 """What is federated, and the cell of the grid that shows it."""
 MOST_READ = 1000
@@ -54,8 +55,7 @@ def numbers() -> Any:
 
 
 def table1(study: Study) -> PaperTable:
-    for ours in study.places.values():
-        study.config(ours)  # a mistake in the second stage is told before the first one runs
+    _check(study)
     rows, notes, runs, panels = list[Row](), list[str](), dict[str, Sequence[Run]](), {}
     for theirs, grid in numbers()["table1"].items():
         ours = study.places.get(theirs)
@@ -102,21 +102,22 @@ def table2(study: Study) -> PaperTable:
         rows.append(Row(f"{PRETRAINING[one]}, {PRETRAINING[other]}", cells))
     first = next(iter(found[0].values()))
     told = [
-        f"Over {first.documents} held-out notes, {first.tokens} word pieces. Summed distances grow with the corpus, so "
-        "they can't be compared with the paper's; those a token can be with other corpora.",
+        f"Over {first.documents} held-out notes, {first.tokens} word pieces. Spearman: of the heads' entropies. "
+        "Distance: of the heads' Jensen-Shannon divergences, summed over word pieces, as in the paper, which grows "
+        "with the corpus, or their mean, which does not.",
         f"Entropy of a head in nats, by layer: {_entropies_told(found)}. The paper finds it to fall with depth.",
         _cycle_told(study),
         *_language_told(study),
     ]
-    columns = ["Spearman of entropies", "JS distance, summed", "JS distance, a token"]
+    columns = ["Spearman", "distance, sum", "distance, mean"]
     figure = pictures({f"pre-training: {PRETRAINING[name]}": heads for name, heads in found[0].items()})["entropy.svg"]
-    return PaperTable(study.name, "", "figure", "pre-training of the two", columns, rows, told, figure=str(figure))
+    return PaperTable(study.name, "", "figure", "pre-training", columns, rows, told, figure=str(figure))
 
 
 def by_cycle(study: Study) -> PaperTable:
     """F1 after centralised fine-tuning, and the loss of pre-training, by federated pre-training's cycles."""
+    _check(study)
     (place,) = study.places.values()
-    study.config(place)
     notes, last = STAGES[place].notes, cycles(study.wish)
     pretrained = _pretrain(study, notes)[FEDERATED]
     count = max(2, study.wish.cells or last + 1)
@@ -136,6 +137,14 @@ def by_cycle(study: Study) -> PaperTable:
         "The paper says that F1 levels out about cycle 10, and prints no numbers.",
     ]
     return PaperTable(study.name, "", "percent", "cycle", ["F1", "loss"], rows, notes_told, figure=figure)
+
+
+def _check(study: Study) -> None:
+    """A mistake in the second stage is told before the first one runs."""
+    for place in study.places.values():
+        if STAGES[place].entities is None:
+            raise ConfigError(f"{STAGES[place].title} has no mentions to be found; take --corpus cdr or synthetic")
+        study.config(place)
 
 
 def _pretrain(study: Study, notes: str) -> dict[str, list[Run]]:
@@ -168,7 +177,7 @@ def _named(arm: str) -> str:
     return f"{PRETRAINING[pretraining]}, {TUNING[tuning]}"
 
 
-def _losses_told(section: str, f1: Mapping[str, Cell]) -> list[str]:
+def _losses_told(corpus: str, f1: Mapping[str, Cell]) -> list[str]:
     """The paper's 'federated communication loss', against the cell where nothing is federated."""
     told = []
     for what, cell in LOSSES.items():
@@ -179,14 +188,14 @@ def _losses_told(section: str, f1: Mapping[str, Cell]) -> list[str]:
             if whole is not None and left is not None:
                 share = f" ({100 * (whole - left) / whole:.1f}%)" if whole else ""
                 parts.append(f"{who} {whole - left:.2f} points{share}")
-        told.append(f"{section}: F1 lost by federated {what}: {', '.join(parts)}.")
+        told.append(f"F1 lost with {what}, on {corpus}: {', '.join(parts)}.")
     return told
 
 
 def _heads(study: Study, notes: str, seed: int) -> dict[str, Heads]:
     """Of the three encoders over the same held-out notes."""
     config = study.config(notes, {"seed": seed})
-    texts = [document.text for document in islice(tested(config, study.base), MOST_READ)]
+    texts = [document.text for document in islice(held_out(config, study.base), MOST_READ)]
     lefts = {name: encoder(notes, name, cycles(study.wish)) for name in PRETRAINING}
     return {name: _read(study, left, seed, texts, config.task_options().length) for name, left in lefts.items()}
 

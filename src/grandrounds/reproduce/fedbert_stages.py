@@ -162,7 +162,11 @@ def overrides(corpus: str, given: Overrides) -> Overrides:
 
 
 def content(corpus: str, wish: Wish) -> dict[str, Any]:
-    return _pretraining(NOTES[corpus], wish) if corpus in NOTES else _tuning(STAGES[corpus], wish)
+    if corpus in NOTES:
+        return _pretraining(NOTES[corpus], wish)
+    stages = STAGES[corpus]
+    assert stages.entities is not None, corpus
+    return _tuning(stages.entities, wish.encoder_place or NOTES[stages.notes].encoder, wish)
 
 
 def cycles(wish: Wish) -> int:
@@ -225,11 +229,8 @@ def _pretraining(notes: NotesCorpus, wish: Wish) -> dict[str, Any]:
     }
 
 
-def _tuning(stages: Stages, wish: Wish) -> dict[str, Any]:
-    if stages.entities is None:
-        raise ConfigError(f"{stages.title} has no mentions to be found: take --corpus cdr or {SYNTHETIC} for this")
-    scratch = (wish.encoder_place or NOTES[stages.notes].encoder) in SCRATCH
-    section = stages.entities.section()
+def _tuning(entities: PaperCorpus, encoder: str, wish: Wish) -> dict[str, Any]:
+    section, scratch = entities.section(), encoder in SCRATCH
     return {
         "task": {"name": "ner", "tagger": "bert", "scheme": "BIO", "crf": False},
         "data": {**section, "validation": section.get("validation", 0.1)},
