@@ -18,8 +18,9 @@ from transformers import AutoModel, AutoTokenizer
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.experiment.simulation import held_out
 from grandrounds.reproduce import PAPERS
-from grandrounds.reproduce.fedbert import LOSSES, PAPER, PRETRAINING, TUNING, numbers
-from grandrounds.reproduce.fedbert_stages import STAGES, overrides
+from grandrounds.reproduce.fedbert import LOSSES, PAPER, PRETRAINING, TUNING, _losses_told, numbers
+from grandrounds.reproduce.fedbert_stages import STAGES, encoder, overrides
+from grandrounds.reproduce.paper import Cell
 from grandrounds.reproduce.protocol import Study, places, reproduce
 from grandrounds.reproduce.wish import Wish
 from tests.reproduce.test_feded import InProcess, cells, told
@@ -34,7 +35,7 @@ OF_NOTES = {
     "model.width": 16,
     "model.heads": 2,
     "model.pieces": 200,
-    "training.learning_rate": 0.02,
+    "training.learning_rate": 0.005,
     "federation.rounds": 2,
 }
 SHRUNK = {
@@ -44,6 +45,7 @@ SHRUNK = {
     "data.validation": 0.2,
     "partition.sites": 2,
     "training.batch_size": 4,
+    "training.epochs": 3,
     "training.learning_rate": 0.01,
     "device": "cpu",
 }
@@ -176,6 +178,9 @@ def test_fine_tuning_starts_from_the_encoder_of_its_pretraining(all_targets: All
     for name, folder in starts.items():
         assert config(out, "synthetic", name)["model"]["encoder"] == str(folder.resolve())
     assert told(out, "table1")["arms"]["none-then-federated"]["model.encoder"] == "federated/models/round-00000"
+    study = Study(PAPER, "table1", small(out, seeds=2), InProcess())
+    place = study.place(encoder("synthetic-notes", "centralized", 2), 2)
+    assert place.endswith("/arms/synthetic-notes/centralized-seed2/models/round-00002")
 
 
 def test_all_encoders_start_alike_and_end_differently(all_targets: All) -> None:
@@ -207,6 +212,13 @@ def test_what_federation_loses_is_told_in_points_and_percent(all_targets: All) -
         left = f1[f"{PRETRAINING[before]}, {TUNING[tuning]}"]
         share = f" ({100 * (whole - left) / whole:.1f}%)" if whole else ""
         assert said.endswith(f"measured {whole - left:.2f} points{share}.")
+
+
+def test_a_loss_is_the_difference_and_its_share_of_what_there_was() -> None:
+    f1 = {f"{a}-then-{b}": Cell(80.0, [60.0, 50.0]) for a in TUNING for b in TUNING}
+    f1["centralized-then-centralized"] = Cell(100.0, [50.0, 50.0])
+    said = "F1 lost with both federated, on CDR: paper 20.00 points (20.0%), measured -5.00 points (-10.0%)."
+    assert _losses_told("CDR", f1)[2] == said
 
 
 def looked_at(folder: Path, texts: list[str]) -> tuple[Any, Any, Any]:
