@@ -14,6 +14,7 @@ from transformers import AutoModelForMaskedLM
 
 import grandrounds
 from grandrounds.errors import ConfigError
+from grandrounds.experiment.checkpoints import Checkpoints, Progress
 from grandrounds.experiment.config import make_config
 from grandrounds.experiment.simulation import Simulation, prepare
 from grandrounds.federation.learner import Site
@@ -21,7 +22,7 @@ from grandrounds.federation.policy import RefusalError
 from grandrounds.models.encoder import Encoder, Size
 from grandrounds.reports.report import write_report
 from tests.conftest import DRUGS, PROBLEMS, TinyConfig
-from tests.experiment.crashes import cut, metrics, timeless, weights
+from tests.experiment.crashes import PowerCut, cut, metrics, timeless, weights
 
 Pretraining = Callable[..., dict[str, Any]]
 SPECIALTIES = ("cardiology", "surgery", "neurology", "urology", "allergy")
@@ -132,12 +133,38 @@ def test_patients_weigh_where_the_config_says_so(config: Pretraining, tmp_path: 
         assert len(resident.splits["train"].rows) > counts["notes"]
 
 
-def test_each_cycles_model_is_kept_on_request_and_loads_in_transformers(finished: Path) -> None:
+def test_each_cycles_model_and_the_start_are_kept_on_request_and_load_in_transformers(
+    finished: Path, config: Pretraining, tmp_path: Path
+) -> None:
     kept = sorted((finished / "models").iterdir())
-    assert [folder.name for folder in kept] == ["round-00001", "round-00002", "round-00003"]
-    assert (kept[2] / "model.safetensors").read_bytes() == weights(finished)
-    one, three = (AutoModelForMaskedLM.from_pretrained(kept[i]).state_dict() for i in (0, 2))
+    assert [folder.name for folder in kept] == ["round-00000", "round-00001", "round-00002", "round-00003"]
+    assert (kept[3] / "model.safetensors").read_bytes() == weights(finished)
+    one, three = (AutoModelForMaskedLM.from_pretrained(kept[i]).state_dict() for i in (1, 3))
     assert any(not torch.equal(one[name], three[name]) for name in one)
+    before = prepare(make_config(config()), Path(), tmp_path).model.state_dict()
+    start = safetensors.load_file(kept[0] / "model.safetensors")
+    assert start.keys() == before.keys()
+    assert all(torch.equal(start[name], before[name]) for name in start)
+
+
+def test_a_run_that_is_cut_short_keeps_the_model_of_every_round_that_it_has_a_checkpoint_of(
+    finished: Path, config: Pretraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, save = config(**{"federation.rounds": 3, "federation.keep_models": True}), Checkpoints.save
+
+    def power_cut(self: Checkpoints, progress: Progress, state: Any) -> None:
+        save(self, progress, state)
+        if progress.round == 2:
+            raise PowerCut
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "save", power_cut)
+        with pytest.raises(PowerCut):
+            grandrounds.run(content, out=tmp_path / "run")
+    grandrounds.run(content, out=tmp_path / "run", resume=True)
+    files = sorted(path.relative_to(finished) for path in (finished / "models").glob("*/model.safetensors"))
+    assert len(files) == 4
+    assert all((tmp_path / "run" / file).read_bytes() == (finished / file).read_bytes() for file in files)
 
 
 @pytest.mark.parametrize(

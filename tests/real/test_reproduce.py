@@ -13,8 +13,9 @@ import pytest
 from grandrounds.experiment.loop import run as run_config
 from grandrounds.experiment.many import Arm
 from grandrounds.experiment.simulation import prepare
-from grandrounds.reproduce import fedds, fedlcc, fedner
+from grandrounds.reproduce import fedbert, fedds, fedlcc, fedner
 from grandrounds.reproduce.corpora import BAGS, CORPORA, DOCUMENTS
+from grandrounds.reproduce.fedbert_stages import STAGES
 from grandrounds.reproduce.feded import PAPER, numbers
 from grandrounds.reproduce.paper import PaperTable
 from grandrounds.reproduce.platforms import AT_HAND, PLATFORMS
@@ -40,6 +41,18 @@ OF_PLATFORMS = {
     "data.train_share": 0.03,
     "task.language_batch": 16,
     "algorithm.iterations": 4,
+}
+OF_STAGES = {
+    "pretraining.data.validation": 0.01,
+    "pretraining.data.test": 0.01,
+    "pretraining.data.train_share": 0.02,
+    "pretraining.task.length": 64,
+    "pretraining.model.layers": 2,
+    "pretraining.model.width": 64,
+    "pretraining.model.heads": 2,
+    "pretraining.federation.rounds": 1,
+    "data.train_share": 0.05,
+    "data.validation": 0.04,
 }
 
 pytestmark = [
@@ -133,6 +146,14 @@ def test_the_ade_corpus_has_nearly_the_entities_that_the_paper_says(tmp_path: Pa
     assert entities.middle == pytest.approx(entities.paper, abs=5)
     # 214 sentences are in both of its files; counted twice, they make the paper's 4,484.
     assert sentences.middle == pytest.approx((sentences.paper or 0) - 214, abs=1)
+
+
+@pytest.mark.parametrize("name", fedbert.PAPER.targets)
+def test_a_target_of_two_stages_runs_on_the_nearest_corpora(name: str, out: Path) -> None:
+    if missing := STAGES["cdr"].missing(DATA):
+        pytest.skip(missing)
+    wish = Wish(out / "fedbert", DATA, "cdr", rounds=1, cells=2, overrides=OF_STAGES)
+    check(reproduce(fedbert.PAPER, name, wish, here), out / "fedbert")
 
 
 def test_a_fifth_of_gids_s_pairs_is_tested_on(tmp_path: Path) -> None:

@@ -33,7 +33,9 @@ def reproduce(
     paper: Annotated[str, typer.Argument(help=f"Which paper: {', '.join(PAPERS)}.", metavar="PAPER")],
     words: Annotated[
         Optional[list[str]],
-        typer.Argument(help="Tables and figures, by default all; what to change.", metavar="[TARGET] [KEY=VALUE]..."),
+        typer.Argument(
+            help="Tables and figures, by default all of the paper's; what to change.", metavar="[TARGET] [KEY=VALUE]..."
+        ),
     ] = None,
     data: Annotated[Optional[Path], typer.Option("--data", help="Where the corpora lie.")] = None,
     corpus: Annotated[
@@ -43,7 +45,7 @@ def reproduce(
         Optional[str],
         typer.Option(
             help="A hub name or a folder; by default the paper's, words for fedds, and tiny for synthetic. For "
-            "fedner the frozen language model, such as ELMo's folder; by default none."
+            "fedner the frozen language model, such as ELMo's folder; by default none. For fedbert a BERT, or new."
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each arm, with seeds 1 to N.", min=1)] = 1,
@@ -56,7 +58,11 @@ def reproduce(
     ] = None,
     cells: Annotated[
         Optional[int],
-        typer.Option(help="Of a grid, the fractions C of fedds or a sweep of fedner, only the first N.", min=1),
+        typer.Option(
+            help="Of a grid, the fractions C of fedds or a sweep of fedner, only the first N; of fedbert's cycles so "
+            "many.",
+            min=1,
+        ),
     ] = None,
     out_folder: Annotated[
         Optional[Path], typer.Option("--out", help="Where runs, Markdown, JSON and SVG go; started again, it goes on.")
@@ -100,7 +106,7 @@ def _possible(paper: Paper, named: Sequence[str], wish: Wish) -> list[str]:
         if name not in paper.targets:
             raise ConfigError(unknown(f"target of {paper.name}", name, paper.targets))
     possible, problems = [], dict[str, list[str]]()
-    for name in named or paper.targets:
+    for name in named or [name for name, target in paper.targets.items() if not target.asked]:
         try:
             places(paper, name, wish)
             possible.append(name)

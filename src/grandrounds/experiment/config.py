@@ -137,7 +137,7 @@ class Rounds(Section):
     """Stop once the test F1 reaches this: how papers count the rounds to a target; 0: never."""
     checkpoint_every: int = Field(1, ge=1)
     keep_models: bool = False
-    """Save the model of each round beside the selected one: models/round-00001 and so on."""
+    """Save the model of each round beside the selected one: models/round-00001 and so on; round-00000 is the start."""
     deadline: float = Field(3600.0, gt=0)
     """Between hosts: seconds that a site has for an answer."""
     absence: float = Field(180.0, gt=0)

@@ -164,6 +164,7 @@ class Conduct:
             self.audit.write(event="resumed", round=self.progress.round)
         else:
             self.audit.write(event="started", algorithm=self.algorithm.name, config=self.config.digest())
+            self._keep_model()
             self._checkpoint()
 
     def _round(self, round: int) -> None:
@@ -203,10 +204,9 @@ class Conduct:
         metrics["seconds"] = round_to(time.perf_counter() - began, 4)
         # First the metrics: a resumed run forgets those after its checkpoint, and could not make up for missing ones.
         self.folder.add_metrics(metrics)
+        self._keep_model()
         if last or better or round % self.config.federation.checkpoint_every == 0:
             self._checkpoint()
-        if self.config.federation.keep_models and not self.algorithm.personal:
-            self._save(self.folder.path / "models" / f"round-{round:05d}")
         self.watcher.finished_round(metrics)
 
     def _choose(self, round: int) -> list[Registration]:
@@ -293,6 +293,11 @@ class Conduct:
         self.folder.finish(result)
         self.audit.close()
         return result
+
+    def _keep_model(self) -> None:
+        """Before the checkpoint: a run that is cut short makes a round up only as long as there is none of it."""
+        if self.config.federation.keep_models and not self.algorithm.personal:
+            self._save(self.folder.path / "models" / f"round-{self.progress.round:05d}")
 
     def _save(self, folder: Path, card: str = "") -> None:
         practice = self.ground.practice

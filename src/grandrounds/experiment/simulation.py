@@ -132,6 +132,15 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     )
 
 
+def held_out(config: Config, base: Path) -> list[Document]:
+    """The documents that a run of this config is tested on."""
+    corpora = _Corpora(config, base)
+    task = TASKS[config.task["name"]].of(config.task_options(), corpora.training_documents()).at(base)
+    examples, _ = task.examples(corpora.documents)
+    rows = _Rows(config, task, corpora, examples)
+    return [corpora.documents[i] for i in sorted({examples[row].document for row in rows.test})]
+
+
 @dataclass(frozen=True)
 class _School:
     """How learners with one encoder work, and the data as that encoder reads it."""

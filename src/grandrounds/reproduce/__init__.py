@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from grandrounds.reproduce import fedds, feded, fedlcc, fedner
+from grandrounds.reproduce import fedbert, fedds, feded, fedlcc, fedner
 from grandrounds.reproduce.protocol import Paper
 
-PAPERS: dict[str, Paper] = {paper.name: paper for paper in (feded.PAPER, fedlcc.PAPER, fedds.PAPER, fedner.PAPER)}
+PAPERS: dict[str, Paper] = {
+    paper.name: paper for paper in (feded.PAPER, fedlcc.PAPER, fedds.PAPER, fedner.PAPER, fedbert.PAPER)
+}

@@ -59,7 +59,7 @@ TOLD: Mapping[str, Callable[[Config], object]] = {
 def content(corpus: str, wish: Wish) -> dict[str, Any]:
     """The paper's protocol as a config; --encoder is the language model, without which there is no ELMoNER."""
     platforms = PLATFORMS[corpus]
-    language = {"language": _placed(wish.encoder, wish.data)} if wish.encoder else {}
+    language = {"language": wish.encoder_place} if wish.encoder else {}
     vectors = platforms.vectors
     words: dict[str, Any] = {}
     if "model.vectors" not in wish.overrides and vectors and wish.data and (wish.data / vectors).exists():
@@ -122,12 +122,6 @@ def splits(tagger: str, wish: Wish) -> dict[str, tuple[str, Overrides]]:
             name = f"{tagger}-private-{'-'.join(private) or 'nothing'}"
             found[shared] = (name, {**own, "algorithm.private": private})
     return found
-
-
-def _placed(encoder: str, data: Path | None) -> str:
-    """A path from here, which a config would take as one from --data."""
-    here = Path(encoder).exists() and not (data and (data / encoder).exists())
-    return str(Path(encoder).resolve()) if here else encoder
 
 
 def _of_sites(config: Config, tell: Callable[[str], object]) -> str:

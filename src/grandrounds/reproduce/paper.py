@@ -20,6 +20,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "share": lambda value: f"{value:.4f}",
     "count": lambda value: count(round(value)),
     "number": lambda value: count(round(value)) if value == round(value) else f"{value:.2f}",
+    "figure": lambda value: f"{value:.2f}" if abs(value) >= 100 else f"{value:.4g}",
     "rounds": lambda value: f"{value:g}",
     "bytes": byte_size,
 }

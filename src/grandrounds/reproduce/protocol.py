@@ -43,6 +43,20 @@ class Target:
     corpora: Sequence[str]
     """The paper's own; where one corpus is chosen instead, it stands in for the one it is nearest to, or the first."""
     make: Callable[[Study], PaperTable]
+    asked: bool = False
+    """Run only where somebody names it."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """In an arm's overrides: a folder that another arm leaves, of the same seed."""
+
+    corpus: str
+    arm: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.arm}/{self.path}"
 
 
 @dataclass(frozen=True)
@@ -65,6 +79,8 @@ class Paper:
     """Where nobody wishes otherwise; None: it counts no rounds to a target."""
     average: str = "median"
     """Of runs that differ in their seed alone."""
+    overrides: Callable[[str, Overrides], Overrides] = lambda corpus, given: given
+    """Those of the command line that are meant for runs on a corpus."""
 
 
 class Study:
@@ -82,12 +98,17 @@ class Study:
     def base(self) -> Path:
         return self.wish.data or Path()
 
+    @property
+    def seeds(self) -> Sequence[int]:
+        return range(1, self.wish.seeds + 1)
+
     def config(self, corpus: str, own: Overrides | None = None) -> Config:
         """The protocol on a corpus; what an arm changes itself outweighs the overrides."""
         content, own = self.paper.content(corpus, self.wish), own or {}
+        wish = replace(self.wish, overrides=self.paper.overrides(corpus, self.wish.overrides))
         if own.get("algorithm.name", content["algorithm"]["name"]) != content["algorithm"]["name"]:
             content["algorithm"] = {"name": own["algorithm.name"]}
-        return make_config(content, {**self.wish.changes(content["algorithm"]["name"]), **own})
+        return make_config(content, {**wish.changes(content["algorithm"]["name"]), **own})
 
     def run(self, corpus: str, arms: Mapping[str, Overrides]) -> dict[str, list[Run]]:
         """The arms' runs, one a seed. An arm's name is its folder's, so that targets with the same arm share it."""
@@ -96,16 +117,22 @@ class Study:
         if waiting:
             self._runner(waiting, self.base)
         runs = {name: [read_run(arm.folder) for arm in made if arm.name == name] for name in arms}
-        self.arms.update(arms)
+        self.arms.update({name: _told(own) for name, own in arms.items()})
         self._note_longer(arms, runs)
         return runs
 
+    def folder(self, corpus: str, arm: str, seed: int) -> Path:
+        return self.wish.out / "arms" / corpus / f"{arm}-seed{seed}"
+
     def _made(self, corpus: str, arms: Mapping[str, Overrides]) -> Iterator[Arm]:
         self._configs[corpus] = self.config(corpus)
-        for seed in range(1, self.wish.seeds + 1):
+        for seed in self.seeds:
             for name, own in arms.items():
-                config = self.config(corpus, {**own, "seed": seed})
-                yield Arm(name, config, self.wish.out / "arms" / corpus / f"{name}-seed{seed}")
+                found = {key: self.place(v, seed) if isinstance(v, Left) else v for key, v in own.items()}
+                yield Arm(name, self.config(corpus, {**found, "seed": seed}), self.folder(corpus, name, seed))
+
+    def place(self, left: Left, seed: int) -> str:
+        return str((self.folder(left.corpus, left.arm, seed) / left.path).resolve())
 
     def _note_longer(self, arms: Mapping[str, Overrides], runs: Mapping[str, Sequence[Run]]) -> None:
         for name, repeats in runs.items():
@@ -161,7 +188,8 @@ def places(paper: Paper, name: str, wish: Wish) -> tuple[dict[str, str], list[st
     missing = [sentence for sentence in lacks.values() if sentence]
     if len(missing) == len(wanted):
         nearest = corpora[next(iter(wanted.values()))].nearest
-        raise GrandRoundsError(f"{'; '.join(missing)}; or try another one, such as --corpus {nearest}")
+        told = "; ".join(dict.fromkeys(part for sentence in missing for part in sentence.split("; ")))
+        raise GrandRoundsError(f"{told}; or try another one, such as --corpus {nearest}")
     return {theirs: ours for theirs, ours in wanted.items() if not lacks[theirs]}, missing
 
 
@@ -188,5 +216,9 @@ def _finished(arm: Arm) -> bool:
         folder.close()
 
 
+def _told(own: Overrides) -> Overrides:
+    return {key: str(value) if isinstance(value, Left) else value for key, value in own.items()}
+
+
 def _joined(values: Any) -> str:
-    return " / ".join(dict.fromkeys("" if value is None else str(value) for value in values))
+    return " / ".join(dict.fromkeys(str(value) for value in values if value is not None))

@@ -47,6 +47,14 @@ class Wish:
             if key not in options:
                 raise ConfigError(unknown("option of an algorithm", key, options))
 
+    @property
+    def encoder_place(self) -> str | None:
+        """--encoder, whose path is one from here, as a config takes it, which looks under --data."""
+        if self.encoder is None:
+            return None
+        here = Path(self.encoder).exists() and not (self.data and (self.data / self.encoder).exists())
+        return str(Path(self.encoder).resolve()) if here else self.encoder
+
     def _algorithm_keys(self) -> dict[str, Any]:
         prefix = "algorithm."
         return {key.removeprefix(prefix): value for key, value in self.overrides.items() if key.startswith(prefix)}

@@ -1,0 +1,292 @@
+"""Federated BERT's two stages as configs: pre-training on notes, then fine-tuning on a corpus of mentions.
+
+Overrides that begin with `pretraining.` are of the first stage, those without a section of both, all others of the
+second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grandrounds.data.corpora import SYNTHETIC
+from grandrounds.errors import ConfigError
+from grandrounds.experiment.config import Config
+from grandrounds.experiment.ground import OF_NEW
+from grandrounds.reproduce.corpora import SENTENCES, PaperCorpus
+from grandrounds.reproduce.protocol import Left
+from grandrounds.reproduce.wish import Overrides, Wish
+
+FIRST = "pretraining."
+CYCLES = f"{FIRST}federation.rounds"
+USED_CYCLE = 10
+BERT_BASE = "google-bert/bert-base-cased"
+SCRATCH = ("new", "tiny")
+VOCABULARY = "vocab/scibert-scivocab-uncased.txt"
+MIMIC, MTSAMPLES, SYNTHETIC_NOTES = "mimic-iii", "mtsamples", "synthetic-notes"
+START, CENTRALIZED, FEDERATED = "none", "centralized", "federated"
+
+
+@dataclass(frozen=True)
+class NotesCorpus:
+    """Notes to pre-train on, how they are dealt out, and what a BERT from scratch is like on them."""
+
+    corpus: PaperCorpus
+    partition: Mapping[str, Any]
+    weight_by: str
+    size: Mapping[str, Any]
+    encoder: str = "new"
+    """Where --encoder names none."""
+
+
+NOTES = {
+    MIMIC: NotesCorpus(
+        PaperCorpus(
+            MIMIC,
+            "MIMIC-III's discharge summaries",
+            "mimic-notes",
+            "mimic-iii/NOTEEVENTS.csv",
+            0.02,
+            "get access at PhysioNet (physionet.org/content/mimiciii, after its training, under its agreement) and put",
+            validation=0.02,
+            nearest=MTSAMPLES,
+        ),
+        {"scheme": "iid", "unit": "patient", "sites": 5},
+        "patients",
+        {"layers": 4, "width": 256, "heads": 4, "dropout": 0.0},
+        BERT_BASE,
+    ),
+    MTSAMPLES: NotesCorpus(
+        PaperCorpus(
+            MTSAMPLES,
+            "mtsamples",
+            "notes-json",
+            "text/mtsamples.jsonl",
+            0.1,
+            "take its reports (mtsamples.com), a JSON line each with 'text' and 'specialty', and put them as",
+            validation=0.1,
+        ),
+        {"scheme": "by", "by": "specialty", "sites": 5},
+        "notes",
+        {"layers": 4, "width": 256, "heads": 4, "dropout": 0.0},
+    ),
+    SYNTHETIC_NOTES: NotesCorpus(
+        PaperCorpus(
+            SYNTHETIC_NOTES,
+            "synthetic notes",
+            SYNTHETIC,
+            options={"hospitals": 5, "notes": 60, "seed": 2},
+            validation=0.1,
+        ),
+        {"scheme": "by", "by": "hospital"},
+        "patients",
+        {"layers": 2, "width": 128, "heads": 4, "pieces": 2000, "dropout": 0.0},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What a target runs on: notes, and where it needs them, mentions. A `Place` of the protocol."""
+
+    notes: str
+    entities: PaperCorpus | None = None
+    nearest: str = SYNTHETIC
+
+    @property
+    def title(self) -> str:
+        notes = NOTES[self.notes].corpus.title
+        return notes if self.entities is None else f"{self.entities.title} after {notes}"
+
+    def missing(self, data: Path | None) -> str | None:
+        corpora = [NOTES[self.notes].corpus, *([self.entities] if self.entities else [])]
+        needed = [corpus for corpus in corpora if corpus.format != SYNTHETIC]
+        return "; ".join(filter(None, (corpus.missing(data) for corpus in needed))) or None
+
+
+def _pubtator(part: str) -> str:
+    return f"cdr/pubtator/CDR_{part}Set.PubTator.txt"
+
+
+STAGES = {
+    "i2b2-2010": Stages(MIMIC, SENTENCES["i2b2"], "cdr"),
+    "i2b2-2012": Stages(
+        MIMIC,
+        PaperCorpus(
+            "i2b2-2012",
+            "i2b2 2012",
+            "i2b2-2012",
+            "i2b2-2012/train",
+            "i2b2-2012/test",
+            "sign the data use agreement at the n2c2 portal of Harvard's DBMI (portal.dbmi.hms.harvard.edu) and put "
+            "its folders of .xml files in",
+        ),
+        "cdr",
+    ),
+    "cdr": Stages(
+        MTSAMPLES,
+        PaperCorpus(
+            "cdr",
+            "CDR",
+            "pubtator",
+            _pubtator("Training"),
+            _pubtator("Test"),
+            "take BioCreative V's CDR corpus and put",
+            validation=_pubtator("Development"),
+        ),
+    ),
+    SYNTHETIC: Stages(
+        SYNTHETIC_NOTES,
+        PaperCorpus(SYNTHETIC, "the synthetic corpus", SYNTHETIC, options={"hospitals": 5, "notes": 30}),
+    ),
+    MIMIC: Stages(MIMIC, nearest=MTSAMPLES),
+    MTSAMPLES: Stages(MTSAMPLES),
+    SYNTHETIC_NOTES: Stages(SYNTHETIC_NOTES),
+}
+
+
+def overrides(corpus: str, given: Overrides) -> Overrides:
+    """Those of the corpus's stage."""
+    if corpus not in NOTES:
+        for key in OF_NEW:
+            if f"model.{key}" in given:
+                raise ConfigError(f"'model.{key}' is of the encoder that is pre-trained: give {FIRST}model.{key}")
+        return {key: value for key, value in given.items() if not key.startswith(FIRST)}
+    return {
+        key.removeprefix(FIRST): value
+        for key, value in given.items()
+        if (key.startswith(FIRST) or "." not in key) and key != CYCLES
+    }
+
+
+def content(corpus: str, wish: Wish) -> dict[str, Any]:
+    if corpus in NOTES:
+        return _pretraining(NOTES[corpus], wish)
+    stages = STAGES[corpus]
+    assert stages.entities is not None, corpus
+    return _tuning(stages.entities, wish.encoder_place or NOTES[stages.notes].encoder, wish)
+
+
+def cycles(wish: Wish) -> int:
+    """How many pre-training has; the last one's encoder is used."""
+    asked = wish.overrides.get(CYCLES, USED_CYCLE)
+    if not isinstance(asked, int) or asked < 1:
+        raise ConfigError(f"{CYCLES} = {asked!r}; it must be a whole number, at least 1")
+    return asked
+
+
+def pretraining_arms(wish: Wish) -> dict[str, Overrides]:
+    """Each keeps the encoder of every cycle, and of the start, which both have in common."""
+    kept = {"federation.rounds": cycles(wish), "federation.keep_models": True}
+    return {
+        CENTRALIZED: {"algorithm.name": "centralized", "training.optimizer_state": "keep", **kept},
+        FEDERATED: {"algorithm.name": "fedavg", **kept},
+    }
+
+
+def encoder(notes: str, pretraining: str, cycle: int) -> Left:
+    """After a cycle; before the first one there is but one."""
+    if pretraining == START:
+        return Left(notes, FEDERATED, "models/round-00000")
+    return Left(notes, pretraining, f"models/round-{cycle:05d}")
+
+
+def tuning_arm(tuning: str, start: Left, wish: Wish) -> Overrides:
+    """Centralised fine-tuning takes as many epochs as the paper's does for so many cycles: 4 for 6."""
+    if tuning == FEDERATED:
+        return {"algorithm.name": "fedavg", "model.encoder": start}
+    return {
+        "algorithm.name": "centralized",
+        "model.encoder": start,
+        "training.optimizer_state": "keep",
+        "federation.rounds": max(1, round(wish.rounds * 4 / 6)),
+    }
+
+
+def _pretraining(notes: NotesCorpus, wish: Wish) -> dict[str, Any]:
+    named = wish.encoder_place or notes.encoder
+    scratch = named in SCRATCH
+    model = {"encoder": named, **(notes.size if named == "new" else {})}
+    public = 0.0
+    if named == "new" and wish.data and (wish.data / VOCABULARY).exists() and notes.corpus.format != SYNTHETIC:
+        model = {**model, "vocabulary": VOCABULARY}
+    elif scratch:
+        public = 0.1
+    return {
+        "task": {"name": "masked_lm", "length": 128, "next_sentence": True},
+        "data": {**notes.corpus.section(), "public": public},
+        "partition": dict(notes.partition),
+        "model": model,
+        "training": {
+            "epochs": 1,
+            "batch_size": 8 if scratch else 32,
+            "learning_rate": 5e-4 if scratch else 5e-5,
+        },
+        "federation": {"rounds": cycles(wish), "weight_by": notes.weight_by, "evaluate_on": ["validation"]},
+        "algorithm": {"name": "fedavg"},
+    }
+
+
+def _tuning(entities: PaperCorpus, encoder: str, wish: Wish) -> dict[str, Any]:
+    section, scratch = entities.section(), encoder in SCRATCH
+    return {
+        "task": {"name": "ner", "tagger": "bert", "scheme": "BIO", "crf": False},
+        "data": {**section, "validation": section.get("validation", 0.1)},
+        "partition": {"scheme": "iid", "unit": "document", "sites": 5},
+        "training": {"epochs": 1, "batch_size": 32, "learning_rate": 5e-4 if scratch else 2e-5},
+        "federation": {"rounds": wish.rounds, "weight_by": "notes", "evaluate_on": ["validation"]},
+        "algorithm": {"name": "fedavg"},
+    }
+
+
+def _told(tell: Mapping[str, Callable[[Config], object]], task: str, stage: str) -> dict[str, Any]:
+    def of_stage(one: Callable[[Config], object]) -> Callable[[Config], object]:
+        return lambda config: one(config) if config.task["name"] == task else None
+
+    return {f"{stage}: {name}": of_stage(one) for name, one in tell.items()}
+
+
+_BOTH: dict[str, Callable[[Config], object]] = {
+    "silos": lambda config: config.partition.sites or f"one a {config.partition.by}",
+    "split by": lambda config: config.partition.by or config.partition.unit,
+    "weights": lambda config: config.federation.weight_by,
+    "epochs a cycle": lambda config: config.training.epochs,
+    "batch size": lambda config: config.training.batch_size,
+    "learning rate": lambda config: config.training.learning_rate,
+    "cycles": lambda config: config.federation.rounds,
+}
+_OF_NOTES: dict[str, Callable[[Config], object]] = {
+    "encoder": lambda config: _size_told(config),
+    "word pieces of a row": lambda config: config.task_options().length,
+    "next sentences": lambda config: "yes" if config.task_options().next_sentence else "no",
+    **_BOTH,
+}
+TOLD = {**_told(_OF_NOTES, "masked_lm", "pre-training"), **_told(_BOTH, "ner", "fine-tuning")}
+STATED = {
+    "pre-training: encoder": "BERT base",
+    "pre-training: word pieces of a row": "BERT's own",
+    "pre-training: next sentences": "BERT's own",
+    "pre-training: silos": 5,
+    "pre-training: split by": "patient",
+    "pre-training: weights": "patients",
+    "pre-training: epochs a cycle": 1,
+    "pre-training: batch size": "BERT's own",
+    "pre-training: learning rate": "BERT's own",
+    "pre-training: cycles": "15, of which cycle 10 is used",
+    "fine-tuning: silos": 5,
+    "fine-tuning: split by": "note",
+    "fine-tuning: weights": "notes",
+    "fine-tuning: epochs a cycle": 1,
+    "fine-tuning: batch size": 32,
+    "fine-tuning: learning rate": 2e-5,
+    "fine-tuning: cycles": "6; centralised: 4 epochs",
+}
+
+
+def _size_told(config: Config) -> str:
+    model = config.model
+    if model.encoder != "new":
+        return Path(model.encoder).name
+    return f"new, {model.layers or 4} layers x {model.width or 256}"
