@@ -168,7 +168,8 @@ def slide(words: Tensor, convolution: nn.Conv1d, before: int) -> Tensor:
     """The convolution at each word, its window beginning so many words before: one matrix product for all places of the
     window, since what is moved and summed afterwards is narrower than what goes in."""
     window = convolution.kernel_size[0]
-    products = F.linear(words, convolution.weight.permute(2, 0, 1).flatten(0, 1)).unflatten(-1, (window, -1))
+    products = F.linear(words, convolution.weight.permute(2, 0, 1).flatten(0, 1))
+    products = products.reshape(*words.shape[:2], window, -1)
     around = F.pad(products, (0, 0, 0, 0, before, window - 1 - before))
     moved = [around[:, p : p + words.shape[1], p] for p in range(window)]
     return sum(moved[1:], moved[0]) + cast(Tensor, convolution.bias)
