@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from grandrounds.algorithms.fedner import FedNER
 from grandrounds.errors import ConfigError
 from grandrounds.metrics.spans import tag_names
 from grandrounds.models.encoder import Encoder
@@ -19,7 +21,6 @@ from grandrounds.models.taggers import (
     Shape,
     Tagger,
     WordTagger,
-    private_parameters,
 )
 
 TAGS = tag_names(("ADE", "Drug"), "BIO")
@@ -162,6 +163,13 @@ PARTS = {
 }
 
 
+def private_parameters(model: nn.Module, private: Sequence[str]) -> set[str]:
+    """What FedNER would keep at a site."""
+    algorithm, names = FedNER(private=tuple(private)), [name for name, _ in model.named_parameters()]
+    algorithm.check(names)
+    return {name for name in names if not algorithm.shared(name)}
+
+
 @pytest.mark.parametrize("name", TAGGERS)
 def test_parts_have_the_names_by_which_they_are_shared(name: str) -> None:
     inputs = Inputs(30, 20, language=5, language_layers=3)
@@ -188,7 +196,7 @@ def test_private_modules_may_lie_deeper_and_unknown_ones_are_named() -> None:
     assert {name for name in upper if name.startswith("lstm")} == {
         name for name, _ in model.named_parameters() if name.startswith("lstm.layers.1.")
     }
-    with pytest.raises(ConfigError, match="unknown private module 'lstmm'; did you mean 'lstm'"):
+    with pytest.raises(ConfigError, match="unknown part of the model 'lstmm'; did you mean 'lstm'"):
         private_parameters(model, ["lstmm"])
 
 

@@ -34,6 +34,7 @@ from transformers.utils import logging as transformers_logging
 
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.models.lora import Lora
+from grandrounds.models.word_pieces import SPECIAL
 from grandrounds.models.words import WordsConfig, fill_vectors, read_vectors, word_tokenizer, words_of
 
 TINY: dict[str, Any] = {
@@ -46,7 +47,6 @@ TINY: dict[str, Any] = {
     "attention_probs_dropout_prob": 0.0,
     "hidden_dropout_prob": 0.0,
 }
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()

@@ -18,14 +18,14 @@ what lies above words and CNN.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
-from grandrounds.errors import ConfigError, unknown
+from grandrounds.errors import ConfigError
 from grandrounds.models.crf import CRFDecoder, SoftmaxDecoder, TagDecoder, words_inside
 from grandrounds.models.draws import drawn_as
 from grandrounds.models.encoder import Encoder, last_hidden
@@ -301,13 +301,3 @@ def start_from(table: nn.Embedding, vectors: Tensor) -> None:
     with torch.no_grad():
         table.weight.copy_(vectors)
         table.weight[0] = 0
-
-
-def private_parameters(model: nn.Module, private: Iterable[str]) -> frozenset[str]:
-    """The parameters within modules of these names, e.g. lstm, crf or lstm.layers.1."""
-    names = [name for name, _ in model.named_parameters()]
-    modules = [name for name, module in model.named_modules() if name and any(True for _ in module.parameters())]
-    for module in private:
-        if module not in modules:
-            raise ConfigError(unknown("private module", module, modules))
-    return frozenset(name for name in names if any(name.startswith(f"{module}.") for module in private))

@@ -20,8 +20,8 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from transformers.modeling_outputs import BaseModelOutput
 
 from grandrounds.errors import DataError
+from grandrounds.models.word_pieces import SPECIAL
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 Vectors = dict[str, NDArray[np.float32]]
 
 

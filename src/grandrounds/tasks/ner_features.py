@@ -17,7 +17,7 @@ from torch import Tensor
 
 from grandrounds.metrics.spans import Span as WordSpan
 from grandrounds.models.encoder import Encoder
-from grandrounds.models.words import SPECIAL
+from grandrounds.models.word_pieces import SPECIAL
 from grandrounds.tasks.ner_language import LanguageStates
 from grandrounds.tasks.ner_pieces import PieceText, windows_of
 from grandrounds.tasks.task import Batch
