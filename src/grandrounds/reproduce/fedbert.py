@@ -27,6 +27,7 @@ from grandrounds.reproduce.fedbert_stages import (
     content,
     cycles,
     encoder,
+    one_seed,
     overrides,
     pretraining_arms,
     tuning_arm,
@@ -91,7 +92,7 @@ def table2(study: Study) -> PaperTable:
     notes = STAGES[place].notes
     study.places = {theirs: notes}
     _pretrain(study, notes)
-    found = [_heads(study, notes, seed) for seed in study.seeds]
+    found = [_heads(study, notes, seed) for seed in _seeds(study)]
     rows = []
     for one, other in combinations(PRETRAINING, 2):
         cells = []
@@ -149,7 +150,13 @@ def _check(study: Study) -> None:
 
 def _pretrain(study: Study, notes: str) -> dict[str, list[Run]]:
     """Finished arms are read, so that every target may ask."""
-    return study.run(notes, pretraining_arms(study.wish))
+    return study.run(notes, pretraining_arms(study.wish), _seeds(study))
+
+
+def _seeds(study: Study) -> Sequence[int]:
+    """Of pre-training."""
+    once = one_seed(study.wish)
+    return study.seeds if once is None else [once]
 
 
 def _grid(study: Study, place: str) -> dict[str, list[Run]]:
@@ -167,7 +174,7 @@ def _arm(pretraining: str, tuning: str) -> str:
 
 def _tuned(study: Study, place: str, pretraining: str, tuning: str, cycle: int) -> tuple[str, Mapping[str, Any]]:
     """An arm of the second stage; its name tells the cycle, so that more cycles leave it as it is."""
-    start = encoder(STAGES[place].notes, pretraining, cycle)
+    start = encoder(STAGES[place].notes, pretraining, cycle, study.wish)
     named = pretraining if pretraining == START else f"{pretraining}-cycle{cycle}"
     return _arm(named, tuning), tuning_arm(tuning, start, study.wish)
 
@@ -196,7 +203,7 @@ def _heads(study: Study, notes: str, seed: int) -> dict[str, Heads]:
     """Of the three encoders over the same held-out notes."""
     config = study.config(notes, {"seed": seed})
     texts = [document.text for document in islice(held_out(config, study.base), MOST_READ)]
-    lefts = {name: encoder(notes, name, cycles(study.wish)) for name in PRETRAINING}
+    lefts = {name: encoder(notes, name, cycles(study.wish), study.wish) for name in PRETRAINING}
     return {name: _read(study, left, seed, texts, config.task_options().length) for name, left in lefts.items()}
 
 
@@ -213,9 +220,10 @@ def _entropies_told(found: Sequence[Mapping[str, Heads]]) -> str:
 
 
 def _cycle_told(study: Study) -> str:
+    once = one_seed(study.wish)
     return (
         f"Pre-trained encoders are those of cycle {cycles(study.wish)}; without pre-training it is the encoder that "
-        "they start from."
+        "they start from." + (f" Pre-training ran once, with seed {once}." if once is not None else "")
     )
 
 

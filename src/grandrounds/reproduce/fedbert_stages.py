@@ -21,10 +21,10 @@ from grandrounds.reproduce.wish import Overrides, Wish
 
 FIRST = "pretraining."
 CYCLES = f"{FIRST}federation.rounds"
+SEED = f"{FIRST}seed"
 USED_CYCLE = 10
 BERT_BASE = "google-bert/bert-base-cased"
 SCRATCH = ("new", "tiny")
-VOCABULARY = "vocab/scibert-scivocab-uncased.txt"
 MIMIC, MTSAMPLES, SYNTHETIC_NOTES = "mimic-iii", "mtsamples", "synthetic-notes"
 START, CENTRALIZED, FEDERATED = "none", "centralized", "federated"
 
@@ -55,7 +55,7 @@ NOTES = {
         ),
         {"scheme": "iid", "unit": "patient", "sites": 5},
         "patients",
-        {"layers": 4, "width": 256, "heads": 4, "dropout": 0.0},
+        {"layers": 4, "width": 256, "heads": 4, "pieces": 30_000, "dropout": 0.0},
         BERT_BASE,
     ),
     MTSAMPLES: NotesCorpus(
@@ -70,7 +70,7 @@ NOTES = {
         ),
         {"scheme": "by", "by": "specialty", "sites": 5},
         "notes",
-        {"layers": 4, "width": 256, "heads": 4, "dropout": 0.0},
+        {"layers": 4, "width": 256, "heads": 4, "pieces": 8000, "dropout": 0.0},
     ),
     SYNTHETIC_NOTES: NotesCorpus(
         PaperCorpus(
@@ -157,7 +157,7 @@ def overrides(corpus: str, given: Overrides) -> Overrides:
     return {
         key.removeprefix(FIRST): value
         for key, value in given.items()
-        if (key.startswith(FIRST) or "." not in key) and key != CYCLES
+        if (key.startswith(FIRST) or "." not in key) and key not in (CYCLES, SEED)
     }
 
 
@@ -177,6 +177,14 @@ def cycles(wish: Wish) -> int:
     return asked
 
 
+def one_seed(wish: Wish) -> int | None:
+    """Of pre-training that is done once, for every seed of fine-tuning; None: each has its own."""
+    asked = wish.overrides.get(SEED)
+    if asked is not None and (not isinstance(asked, int) or asked < 0):
+        raise ConfigError(f"{SEED} = {asked!r}; it must be a whole number")
+    return asked
+
+
 def pretraining_arms(wish: Wish) -> dict[str, Overrides]:
     """Each keeps the encoder of every cycle, and of the start, which both have in common."""
     kept = {"federation.rounds": cycles(wish), "federation.keep_models": True}
@@ -186,11 +194,11 @@ def pretraining_arms(wish: Wish) -> dict[str, Overrides]:
     }
 
 
-def encoder(notes: str, pretraining: str, cycle: int) -> Left:
+def encoder(notes: str, pretraining: str, cycle: int, wish: Wish) -> Left:
     """After a cycle; before the first one there is but one."""
     if pretraining == START:
-        return Left(notes, FEDERATED, "models/round-00000")
-    return Left(notes, pretraining, f"models/round-{cycle:05d}")
+        return Left(notes, FEDERATED, "models/round-00000", one_seed(wish))
+    return Left(notes, pretraining, f"models/round-{cycle:05d}", one_seed(wish))
 
 
 def tuning_arm(tuning: str, start: Left, wish: Wish) -> Overrides:
@@ -208,17 +216,12 @@ def tuning_arm(tuning: str, start: Left, wish: Wish) -> Overrides:
 def _pretraining(notes: NotesCorpus, wish: Wish) -> dict[str, Any]:
     named = wish.encoder_place or notes.encoder
     scratch = named in SCRATCH
-    model = {"encoder": named, **(notes.size if named == "new" else {})}
-    public = 0.0
-    if named == "new" and wish.data and (wish.data / VOCABULARY).exists() and notes.corpus.format != SYNTHETIC:
-        model = {**model, "vocabulary": VOCABULARY}
-    elif scratch:
-        public = 0.1
+    size = {"vocabulary": "sites", **notes.size} if named == "new" else {}
     return {
         "task": {"name": "masked_lm", "length": 128, "next_sentence": True},
-        "data": {**notes.corpus.section(), "public": public},
+        "data": {**notes.corpus.section(), "public": 0.1 if named == "tiny" else 0.0},
         "partition": dict(notes.partition),
-        "model": model,
+        "model": {"encoder": named, **size},
         "training": {
             "epochs": 1,
             "batch_size": 8 if scratch else 32,

@@ -49,11 +49,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Left:
-    """In an arm's overrides: a folder that another arm leaves, of the same seed."""
+    """In an arm's overrides: a folder that another arm leaves, of the same seed where none is named."""
 
     corpus: str
     arm: str
     path: str
+    seed: int | None = None
 
     def __str__(self) -> str:
         return f"{self.arm}/{self.path}"
@@ -110,9 +111,11 @@ class Study:
             content["algorithm"] = {"name": own["algorithm.name"]}
         return make_config(content, {**wish.changes(content["algorithm"]["name"]), **own})
 
-    def run(self, corpus: str, arms: Mapping[str, Overrides]) -> dict[str, list[Run]]:
+    def run(
+        self, corpus: str, arms: Mapping[str, Overrides], seeds: Sequence[int] | None = None
+    ) -> dict[str, list[Run]]:
         """The arms' runs, one a seed. An arm's name is its folder's, so that targets with the same arm share it."""
-        made = list(self._made(corpus, arms))
+        made = list(self._made(corpus, arms, seeds or self.seeds))
         waiting = [arm for arm in made if not _finished(arm)]
         if waiting:
             self._runner(waiting, self.base)
@@ -124,15 +127,16 @@ class Study:
     def folder(self, corpus: str, arm: str, seed: int) -> Path:
         return self.wish.out / "arms" / corpus / f"{arm}-seed{seed}"
 
-    def _made(self, corpus: str, arms: Mapping[str, Overrides]) -> Iterator[Arm]:
+    def _made(self, corpus: str, arms: Mapping[str, Overrides], seeds: Sequence[int]) -> Iterator[Arm]:
         self._configs[corpus] = self.config(corpus)
-        for seed in self.seeds:
+        for seed in seeds:
             for name, own in arms.items():
                 found = {key: self.place(v, seed) if isinstance(v, Left) else v for key, v in own.items()}
                 yield Arm(name, self.config(corpus, {**found, "seed": seed}), self.folder(corpus, name, seed))
 
     def place(self, left: Left, seed: int) -> str:
-        return str((self.folder(left.corpus, left.arm, seed) / left.path).resolve())
+        own = seed if left.seed is None else left.seed
+        return str((self.folder(left.corpus, left.arm, own) / left.path).resolve())
 
     def _note_longer(self, arms: Mapping[str, Overrides], runs: Mapping[str, Sequence[Run]]) -> None:
         for name, repeats in runs.items():
