@@ -96,6 +96,29 @@ def test_sites_with_labels_of_their_own_have_the_bits_of_one_process(
     assert not [path for path, data in seen.items() for canary in CANARIES if canary.encode() in data]
 
 
+def test_pretraining_by_cycles_has_the_bits_of_one_process(found: Found) -> None:
+    """Every cycle's encoder, whose masks and second segments each site draws for itself."""
+    hosts = found(
+        task={"name": "masked_lm", "length": 32, "next_sentence": True},
+        federation__weight_by="notes",
+        federation__keep_models=True,
+    )
+    result = hosts.run().json()
+    assert hosts.models() == hosts.reference_models()
+    kept, own = hosts.root / "run" / "models", hosts.reference() / "models"
+    cycles = [f"round-{number:05d}" for number in range(3)]
+    assert sorted(folder.name for folder in kept.iterdir()) == cycles
+    weights = [(kept / cycle / "model.safetensors").read_bytes() for cycle in cycles]
+    assert weights == [(own / cycle / "model.safetensors").read_bytes() for cycle in cycles]
+    assert len(set(weights)) == 3
+    assert result["test"] == json.loads((hosts.reference() / "result.json").read_text())["test"]
+    assert 0 < result["test"]["next_accuracy"] < 1
+    for folder in list(hosts.root.rglob("private")):
+        shutil.rmtree(folder)
+    seen = everything(hosts.root)
+    assert not [path for path, data in seen.items() for canary in CANARIES if canary.encode() in data]
+
+
 def rounds(hosts: Hosts) -> int:
     path = hosts.root / "run" / "metrics.jsonl"
     return len(path.read_text().splitlines()) if path.exists() else 0

@@ -179,8 +179,21 @@ def test_fine_tuning_starts_from_the_encoder_of_its_pretraining(all_targets: All
         assert config(out, "synthetic", name)["model"]["encoder"] == str(folder.resolve())
     assert told(out, "table1")["arms"]["none-then-federated"]["model.encoder"] == "federated/models/round-00000"
     study = Study(PAPER, "table1", small(out, seeds=2), InProcess())
-    place = study.place(encoder("synthetic-notes", "centralized", 2), 2)
+    place = study.place(encoder("synthetic-notes", "centralized", 2, study.wish), 2)
     assert place.endswith("/arms/synthetic-notes/centralized-seed2/models/round-00002")
+
+
+def test_pretraining_may_run_once_for_every_seed(all_targets: All) -> None:
+    (out, _), runner = all_targets, InProcess()
+    wish = small(out, seeds=2, overrides={**SHRUNK, "pretraining.seed": 1})
+    table = PAPER.targets["table1"].make(Study(PAPER, "table1", wish, runner))
+    assert runner.ran == [name.replace("seed1", "seed2") for name in TUNED]
+    second = tomllib.loads((out / "arms" / "synthetic" / runner.ran[1] / "config.toml").read_text("utf-8"))
+    assert second["seed"] == 2
+    assert second["model"]["encoder"] == str(kept(out, "centralized", 2).resolve())
+    assert "Pre-training ran once, with seed 1." in " ".join(table.notes)
+    with pytest.raises(ConfigError, match="pretraining.seed = 'one'; it must be a whole number"):
+        PAPER.targets["table1"].make(Study(PAPER, "table1", small(out, overrides={"pretraining.seed": "one"}), runner))
 
 
 def test_all_encoders_start_alike_and_end_differently(all_targets: All) -> None:
