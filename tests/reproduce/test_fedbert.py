@@ -192,7 +192,7 @@ def test_pretraining_may_run_once_for_every_seed(all_targets: All) -> None:
     assert second["seed"] == 2
     assert second["model"]["encoder"] == str(kept(out, "centralized", 2).resolve())
     assert "Pre-training ran once, with seed 1." in " ".join(table.notes)
-    with pytest.raises(ConfigError, match="pretraining.seed = 'one'; it must be a whole number"):
+    with pytest.raises(ConfigError, match=r"pretraining\.seed = 'one'; it must be a whole number"):
         PAPER.targets["table1"].make(Study(PAPER, "table1", small(out, overrides={"pretraining.seed": "one"}), runner))
 
 
