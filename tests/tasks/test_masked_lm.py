@@ -14,7 +14,7 @@ from torch import nn
 from transformers import AutoModelForMaskedLM, BertForPreTraining
 
 import grandrounds
-from grandrounds.data.documents import Document
+from grandrounds.data.documents import Document, Span
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.batching import predict_logits
@@ -134,16 +134,56 @@ def test_half_of_second_segments_follow_and_the_others_are_of_other_notes_of_the
         drawn = task.drawn(features, site, seed)
         for row in site[::7].tolist():
             u = np.random.default_rng(seed * 1000 + row).random(4)
-            first, second = drawn._segments(row, u, True)
+            other = drawn._another(row, u[2])
+            first, second = drawn._segments(row, u, other)
             assert not set(second.tolist()) & {named[letter] for letter in "hij"}
             assert len(first) + len(second) + 3 <= 32
-            assert features.documents[drawn._another(row, u[2])] != features.documents[row]
-            joined = np.concatenate(drawn._segments(row, u, False))
+            assert other is not None
+            assert features.documents[other] != features.documents[row]
+            joined = np.concatenate(drawn._segments(row, u, None))
             assert joined.tolist() == features._body(row).tolist()
         batch = drawn.batch(site)
         assert batch.unrelated is not None
         labels += batch.unrelated.tolist()
     assert np.mean(labels) == pytest.approx(0.5, abs=3 * 0.5 / math.sqrt(len(labels)))
+
+
+def of_sentences(name: str, sentences: list[str]) -> Document:
+    ends = np.cumsum([len(sentence) + 1 for sentence in sentences]).tolist()
+    spans = tuple(Span(end - 1 - len(sentence), end - 1) for end, sentence in zip(ends, sentences, strict=True))
+    return Document(name, " ".join(sentences), spans)
+
+
+def test_the_shape_of_a_row_does_not_tell_whether_b_follows(encoder: Encoder) -> None:
+    """Neither its length nor how B begins and ends: guessing by these is hardly better than by a coin."""
+    rng = np.random.default_rng(1)
+    sentences = [["a", *rng.choice(list("bcd"), rng.integers(1, 7)), "."] for _ in range(2400)]
+    documents = [of_sentences(str(i), [" ".join(words) for words in sentences[i::120]]) for i in range(120)]
+    task, features = made(encoder, documents, next_sentence=True)
+    rows, a, stop = np.arange(len(features.documents)), *encoder.tokenizer.convert_tokens_to_ids(["a", "."])
+    lengths: dict[int, list[int]] = {0: [], 1: []}
+    for seed in range(8):
+        drawn = task.drawn(features, rows, seed)
+        batch = drawn.batch(rows)
+        assert batch.unrelated is not None
+        for length, label in zip(batch.attention_mask.sum(dim=1).tolist(), batch.unrelated.tolist(), strict=True):
+            lengths[label].append(length)
+        for row in rows[::5].tolist():
+            u = rng.random(4)
+            _, second = drawn._segments(row, u, drawn._another(row, u[2]))
+            assert (second[0], second[-1]) == (a, stop)
+    longest = max(map(max, lengths.values()))
+    shares = [np.bincount(lengths[label], minlength=longest + 1) / len(lengths[label]) for label in (0, 1)]
+    assert np.maximum(*shares).sum() / 2 < 0.6
+
+
+def test_a_site_of_one_note_has_no_other_text_to_take(encoder: Encoder) -> None:
+    task, features = made(encoder, notes(), next_sentence=True)
+    only = task.rows(features, np.array([3]))
+    for seed in range(10):
+        unrelated = task.drawn(features, only, seed).batch(only).unrelated
+        assert unrelated is not None
+        assert not unrelated.any()
 
 
 def test_segments_are_numbered_and_masks_keep_off_their_ends(encoder: Encoder) -> None:

@@ -16,7 +16,7 @@ from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.payloads import Expected, Packed, PayloadError, VocabularyCounts, unpack
 from grandrounds.federation.policy import Policy
-from grandrounds.models.word_pieces import count_strings, cut, words_in, write_pieces
+from grandrounds.models.word_pieces import by_person, count_strings, cut, words_in, write_pieces
 
 app = typer.Typer(help="Learn word pieces from all sites' text, which stays where it is.", no_args_is_help=True)
 
@@ -43,7 +43,8 @@ def count(
     least = allowed.vocabulary if documents is None else documents
     corpus = read_files(files, format, option)
     with waiting("counting"):
-        counts = count_strings((document.text for document in corpus.documents), least or 1)
+        texts = by_person((document.attributes.get("patient"), document.text) for document in corpus.documents)
+        counts = count_strings(texts, least or 1)
     packed = VocabularyCounts(least or 1, counts).pack("fp32")
     allowed.check(packed)
     write_whole(out_path, packed.to_bytes())

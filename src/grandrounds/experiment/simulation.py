@@ -41,7 +41,7 @@ from grandrounds.federation.policy import Policy
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.shelf import Shelf
 from grandrounds.federation.training import Training
-from grandrounds.models.word_pieces import count_strings
+from grandrounds.models.word_pieces import by_person, count_strings
 from grandrounds.tasks import TASKS, Task
 from grandrounds.tasks.task import Features, no_example
 
@@ -81,7 +81,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         examples = task.examples(corpora.documents)[0]
     examples = task.knowing(examples, rows.training(config, examples, corpora))
     public = PublicSet([task.question(examples[row]) for row in rows.public]) if rows.public else None
-    schools = _Schools(config, base, folder, task, examples, rows, public)
+    schools = _Schools(config, base, folder, task, examples, corpora.documents, rows, public)
     own = schools.of(config.model.encoder, config.training)
     algorithm, model = config.make_algorithm(), own.practice.initial_model()
     manifest = manifest_of(model, algorithm)
@@ -160,11 +160,13 @@ class _Schools:
         folder: Path,
         task: Task,
         examples: Sequence[Any],
+        documents: Sequence[Document],
         rows: _Rows,
         public: PublicSet | None,
     ) -> None:
         self._config, self._base, self._folder = config, base, folder
-        self._task, self._examples, self._rows, self._public = task, examples, rows, public
+        self._task, self._examples, self._documents = task, examples, documents
+        self._rows, self._public = rows, public
         self._made: dict[str, _School] = {}
         self._manifests: dict[str, dict[str, tuple[int, ...]]] = {}
 
@@ -219,7 +221,9 @@ class _Schools:
             texts: dict[int, list[str]] = {}
             for row in rows:
                 texts.setdefault(self._examples[row].document, []).append(self._task.text(self._examples[row]))
-            packed = VocabularyCounts(least, count_strings(map("\n".join, texts.values()), least)).pack("fp32")
+            owners = (self._documents[i].attributes.get("patient") for i in texts)
+            joined = by_person(zip(owners, map("\n".join, texts.values()), strict=True))
+            packed = VocabularyCounts(least, count_strings(joined, least)).pack("fp32")
             about = self._config.site(name)
             if about.policy or self._config.federation.policy:
                 _policy(about, self._config, self._base).check(packed)

@@ -1,8 +1,9 @@
 """One vocabulary of word pieces for silos whose text nobody may see.
 
 A site counts strings that at least so many of its documents have: whole words where they are common enough, and the
-rest of its text as the longest of their parts that are. What it gives away are these strings and their counts; of a
-word that few documents have, only parts that many have. The counts of all sites are summed, and pieces are learnt from
+rest of its text as the longest of their parts that are. What it gives away are these strings and their counts; of
+words that few documents have, only parts that are cut from such words of many. Where it is known whose documents they
+are, all of a patient are one. The counts of all sites are summed, and pieces are learnt from
 them as BERT's were: the commonest pair of neighbours is joined, again and again.
 
 A part that does not begin a word is written with '##' before it.
@@ -11,7 +12,7 @@ A part that does not begin a word is written with '##' before it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from pathlib import Path
@@ -33,52 +34,65 @@ def words_in(text: str) -> list[str]:
     return [word for word, _ in _splitter.pre_tokenize_str(_normalizer.normalize_str(text))]
 
 
+def by_person(texts: Iterable[tuple[str | None, str]]) -> list[str]:
+    """The texts of each patient as one, and equal texts once: what a threshold of documents is to count."""
+    held: dict[str | tuple[str], dict[str, None]] = {}
+    for patient, text in texts:
+        held.setdefault((text,) if patient is None else patient, {})[text] = None
+    return ["\n".join(own) for own in held.values()]
+
+
 def count_strings(documents: Iterable[str], least: int) -> dict[str, int]:
     """Words and parts of words that at least so many documents have, and how often the text is made of each."""
-    counts, documents_with, per_document = Counter[str](), Counter[str](), list[set[str]]()
-    for document in documents:
-        words = [word for word in words_in(document) if len(word) <= LONGEST_WORD]
+    counts, places = Counter[str](), defaultdict[str, list[int]](list)
+    for number, document in enumerate(documents):
+        words = Counter(word for word in words_in(document) if len(word) <= LONGEST_WORD)
         counts.update(words)
-        per_document.append(set(words))
-        documents_with.update(per_document[-1])
-    common = {word for word, number in documents_with.items() if number >= least}
-    known = {part for word in common for part in _parts(word)}
-    known |= _common_parts([sorted(words - common) for words in per_document], least, known)
-    out = Counter({word: counts[word] for word in common})
-    for word in sorted(counts.keys() - common):
-        for part in _longest_parts(word, known):
+        for word in words:
+            places[word].append(number)
+    rare = {word: numbers for word, numbers in places.items() if len(numbers) < least}
+    out = Counter({word: counts[word] for word in counts.keys() - rare.keys()})
+    for word, parts in _cut_rare(rare, least).items():
+        for part in parts:
             out[part] += counts[word]
     return {string: out[string] for string in sorted(out)}
 
 
-def _parts(word: str) -> Iterator[str]:
-    for start in range(len(word)):
-        for end in range(start + 1, min(len(word), start + LONGEST) + 1):
-            yield _part(word, start, end)
+def _cut_rare(rare: Mapping[str, Sequence[int]], least: int) -> dict[str, list[str]]:
+    """Each rare word as its longest parts, of which every one is cut from such words of enough documents: else its
+    count would tell of a word that few have. Parts that turn out to be cut too seldom make room for shorter ones."""
+    known = _common_parts(rare, least)
+    parts = {word: _longest_parts(word, known) for word in rare}
+    while True:
+        documents = defaultdict[str, set[int]](set)
+        for word, own in parts.items():
+            for part in own:
+                documents[part].update(rare[word])
+        seldom = {part for part, numbers in documents.items() if len(numbers) < least}
+        if not seldom:
+            return parts
+        known -= seldom
+        for word, own in parts.items():
+            if not seldom.isdisjoint(own):
+                parts[word] = _longest_parts(word, known)
 
 
 def _part(word: str, start: int, end: int) -> str:
     return word[start:end] if start == 0 else INSIDE + word[start:end]
 
 
-def _common_parts(rare: Sequence[Sequence[str]], least: int, known: set[str]) -> set[str]:
+def _common_parts(rare: Mapping[str, Sequence[int]], least: int) -> set[str]:
     """Parts of rare words that enough documents have. A part can be common only if both its ends are, so the next
     longer ones are looked for among those alone."""
     found = set[str]()
     for length in range(1, LONGEST + 1):
-        documents_with = Counter[str]()
-        for words in rare:
-            parts = set[str]()
-            for word in words:
-                for start in range(len(word) - length + 1):
-                    part = _part(word, start, start + length)
-                    if part in known:
-                        continue
-                    ends = (_part(word, start, start + length - 1), _part(word, start + 1, start + length))
-                    if length == 1 or all(end in known or end in found for end in ends):
-                        parts.add(part)
-            documents_with.update(parts)
-        found |= {part for part, number in documents_with.items() if number >= least}
+        documents = defaultdict[str, set[int]](set)
+        for word, numbers in rare.items():
+            for start in range(len(word) - length + 1):
+                ends = (_part(word, start, start + length - 1), _part(word, start + 1, start + length))
+                if length == 1 or all(end in found for end in ends):
+                    documents[_part(word, start, start + length)].update(numbers)
+        found |= {part for part, own in documents.items() if len(own) >= least}
     return found
 
 

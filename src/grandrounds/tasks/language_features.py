@@ -66,15 +66,6 @@ class LanguageFeatures:
         return replace(self, seed=seed, among=np.sort(rows))
 
     @cached_property
-    def keys(self) -> Keys:
-        """[rows]: of what stands in them, so that it does not matter how they are numbered."""
-        if not len(self.documents):
-            return np.zeros(0, dtype=np.uint64)
-        place = np.arange(len(self.ids)) - np.repeat(self.starts[:-1], np.diff(self.starts))
-        mixed = hashed((place.astype(np.uint64) << np.uint64(32)) ^ self.ids.astype(np.uint64))
-        return np.add.reduceat(mixed, self.starts[:-1])
-
-    @cached_property
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.starts) + (3 if self.next_sentence else 2)
 
@@ -91,16 +82,17 @@ class LanguageFeatures:
 
     def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> LanguageRows:
         index = np.asarray(rows, dtype=np.int64)
-        keys = hashed(self.keys[index] ^ hashed(np.full(1, self.seed, dtype=np.uint64)))
-        parts = [[self._body(row)] for row in index.tolist()]
+        bodies = [self._body(row) for row in index.tolist()]
+        keys = hashed(_keys(bodies) ^ hashed(np.full(1, self.seed, dtype=np.uint64)))
+        parts: list[list[NDArray[np.int32]]] = [[body] for body in bodies]
         unrelated = None
         if self.next_sentence:
             draws = uniform(keys, SEGMENTS, 4)
-            unrelated = draws[:, LABEL] < 0.5
-            parts = [
-                self._segments(row, u, other)
-                for row, u, other in zip(index.tolist(), draws, unrelated.tolist(), strict=True)
+            others = [
+                self._another(row, u[OTHER]) if u[LABEL] < 0.5 else None for row, u in zip(index, draws, strict=True)
             ]
+            unrelated = np.array([other is not None for other in others])
+            parts = [self._segments(row, u, other) for row, u, other in zip(index.tolist(), draws, others, strict=True)]
         ids, segments = self._lay_out(parts)
         there = segments >= 0
         maskable = there & (ids != self.specials.cls) & (ids != self.specials.sep)
@@ -118,27 +110,40 @@ class LanguageFeatures:
     def _body(self, row: int) -> NDArray[np.int32]:
         return self.ids[self.starts[row] : self.starts[row + 1]]
 
-    def _segments(self, row: int, draws: NDArray[np.float64], unrelated: bool) -> list[NDArray[np.int32]]:
-        """A, and what follows it; or A, and the end of a row of another document of the same learner."""
+    def _segments(self, row: int, draws: NDArray[np.float64], other: int | None) -> list[NDArray[np.int32]]:
+        """A, and what follows it; or A, and text from the document of another row."""
         body, cut = self._body(row), self._cut(row, draws[SPLIT])
-        if not unrelated:
-            return [body[:cut], body[cut:]]
-        other = self._another(row, draws[OTHER])
-        room = self.length - 3 - cut
-        return [body[:cut], self._body(other)[self._cut(other, draws[FROM]) :][:room]]
+        return [body[:cut], body[cut:] if other is None else self._stretch(other, draws[FROM], self.length - 3 - cut)]
 
     def _cut(self, row: int, draw: float) -> int:
-        """The start of a sentence within the row, or where there is but one, its middle."""
+        """The start of a sentence within the row, or where there is but one, of a word near its middle."""
+        body = self._body(row)
         opens = np.flatnonzero(self.opens[self.starts[row] + 1 : self.starts[row + 1]]) + 1
-        middle = int(self.starts[row + 1] - self.starts[row] + 1) // 2
-        return int(opens[int(draw * len(opens))]) if len(opens) else middle
+        if len(opens):
+            return int(opens[int(draw * len(opens))])
+        middle = (len(body) + 1) // 2
+        return _between_words(body, 0, middle, self.continues) if middle < len(body) else middle
 
-    def _another(self, row: int, draw: float) -> int:
-        """A row of the learner's, of another document if it has any."""
+    def _stretch(self, row: int, draw: float, room: int) -> NDArray[np.int32]:
+        """Whole sentences of the row's document one after the other, as many as fit, as in a row that goes on: what
+        does not follow must be as long, begin and end as what does, or that alone would tell them apart."""
+        first, past = np.searchsorted(self.documents, self.documents[row] + np.arange(2))
+        begin, end = int(self.starts[first]), int(self.starts[past])
+        opens = np.append(np.flatnonzero(self.opens[begin:end]), end - begin)
+        fitting = np.flatnonzero(np.diff(opens) <= room)
+        if not len(fitting):
+            at = begin + int(opens[int(draw * (len(opens) - 1))])
+            return self.ids[at : at + room]
+        start = int(opens[fitting[int(draw * len(fitting))]])
+        stop = int(opens[np.searchsorted(opens, start + room, side="right") - 1])
+        return self.ids[begin + start : begin + stop]
+
+    def _another(self, row: int, draw: float) -> int | None:
+        """A row of the learner's, of another document; None: it has but this one."""
         first, past = np.searchsorted(self._documents_among, self.documents[row] + np.arange(2)).tolist()
         others = len(self.among) - (past - first)
         if not others:
-            return int(self.among[int(draw * len(self.among))]) if len(self.among) else row
+            return None
         place = int(draw * others)
         return int(self.among[place if place < first else place + past - first])
 
@@ -161,6 +166,16 @@ class LanguageFeatures:
                 segments[row, at : end + 1] = segment
                 at = end + 1
         return ids, segments
+
+
+def _keys(bodies: Sequence[NDArray[np.int32]]) -> Keys:
+    """[rows]: of what stands in them, so that it does not matter how they are numbered."""
+    ids = np.concatenate(bodies)
+    lengths = np.array([len(body) for body in bodies])
+    starts = lengths.cumsum() - lengths
+    place = np.arange(len(ids)) - np.repeat(starts, lengths)
+    mixed = hashed((place.astype(np.uint64) << np.uint64(32)) ^ ids.astype(np.uint64))
+    return np.add.reduceat(mixed, starts)
 
 
 @dataclass(frozen=True)
@@ -196,7 +211,9 @@ def pack(sentences: Iterable[Sequence[int]], room: int, continues: NDArray[np.bo
     return Packed(np.array(ids, dtype=np.int32), np.array(opens, dtype=np.bool_), ends)
 
 
-def _between_words(sentence: Sequence[int], at: int, take: int, continues: NDArray[np.bool_]) -> int:
+def _between_words(
+    sentence: Sequence[int] | NDArray[np.int32], at: int, take: int, continues: NDArray[np.bool_]
+) -> int:
     shorter = take
     while shorter > take // 2 and continues[sentence[at + shorter]]:
         shorter -= 1
