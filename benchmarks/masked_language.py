@@ -45,7 +45,7 @@ LEARNT_FROM = 2000
 def measure(settings: Settings) -> Iterator[Row]:
     source, notes = _notes()
     made = Encoder.new(SIZE, [note.text for note in notes[:LEARNT_FROM]], None)
-    rows, turns = (16, 1) if settings.quick else (256, 5)
+    rows, turns = (16, 1) if settings.quick else (256, 3)
     yield from _race(Race(source, "4 x 256", made, notes, rows, 5e-4), settings, turns, packing=True)
     if not settings.quick:
         real = Race(source, settings.encoder_name, _still(settings.encoder), notes, rows // 4, 5e-5)
