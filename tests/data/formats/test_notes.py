@@ -54,6 +54,19 @@ def test_mimic_gives_discharge_summaries_by_patient_and_counts_the_rest(tmp_path
     assert [d.id for d in read("mimic-notes", path, category="nursing").documents] == ["2"]
 
 
+@pytest.mark.parametrize(("error", "taken"), [("0", 1), ("0.0", 1), (" ", 1), ("1.0", 0), ("yes", 0)])
+def test_what_mimic_marks_as_an_error_is_read_as_a_number(tmp_path: Path, error: str, taken: int) -> None:
+    path = mimic(tmp_path, *(row(i, "2", "Discharge summary", marked, "Well.") for i, marked in enumerate(["", error])))
+    corpus = read("mimic-notes", path)
+    assert (len(corpus.documents) - 1, sum(corpus.notes.values())) == (taken, 1 - taken)
+
+
+def test_where_no_note_is_of_the_category_it_is_said_what_there_was(tmp_path: Path) -> None:
+    path = mimic(tmp_path, row(1, "2", "Nursing", "", "secret"), row(2, "2", "Discharge summary", "", "secret"))
+    with pytest.raises(DataError, match="no documents found.*There were: 2 notes of other categories, left out"):
+        read("mimic-notes", path, category="Discharge")
+
+
 def test_a_long_mimic_note_is_read_and_the_file_is_never_held_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
