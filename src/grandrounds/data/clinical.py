@@ -65,7 +65,8 @@ def clinical_sentences(text: str) -> tuple[Span, ...]:
 
 def one_a_line(text: str, sentences: Sequence[Span]) -> str:
     """A sentence a line; white space within one, line ends too, is one space."""
-    return "".join(" ".join(text[start:end].split()) + "\n" for start, end in sentences)
+    words = (text[start:end].split() for start, end in sentences)
+    return "".join(" ".join(sentence) + "\n" for sentence in words if sentence)
 
 
 def _covered(text: str) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from grandrounds.data.formats import read
+from grandrounds.data.documents import Document, Mention, Span
+from grandrounds.data.formats import read, write
 from grandrounds.errors import DataError
 
 HEADER = "ROW_ID,SUBJECT_ID,HADM_ID,CHARTDATE,CHARTTIME,STORETIME,CATEGORY,DESCRIPTION,CGID,ISERROR,TEXT"
@@ -122,6 +123,30 @@ def test_a_broken_line_is_told_by_its_number_alone(tmp_path: Path, line: str) ->
         read("notes-json", path)
     assert "notes.jsonl:2" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_notes_are_written_a_sentence_a_line_and_read_again(tmp_path: Path) -> None:
+    text = "PLAN:  Rest\nat home.\n1. Aspirin"
+    documents = [
+        Document("a", text, mentions=(Mention(24, 31, "drug", "T1"),)),
+        Document("b", " \n"),
+        Document("c", "Well. Home. So", (Span(0, 5), Span(6, 11))),
+    ]
+    left = write("lines", documents, tmp_path / "notes.txt")
+    assert left == {
+        "documents without text, left out": 1,
+        "documents with text outside of their sentences, which was left out": 1,
+        "mentions left out, which lines of text have no place for": 1,
+    }
+    written = (tmp_path / "notes.txt").read_text(encoding="utf-8")
+    assert written == "PLAN:\nRest at home.\n1. Aspirin\n\nWell.\nHome.\n"
+    again = read("lines", tmp_path / "notes.txt").documents
+    assert [(d.id, [d.surface(s) for s in d.sentences]) for d in again] == [
+        ("notes-1", ["PLAN:", "Rest at home.", "1. Aspirin"]),
+        ("notes-2", ["Well.", "Home."]),
+    ]
+    write("lines", again, tmp_path / "again.txt")
+    assert (tmp_path / "again.txt").read_text(encoding="utf-8") == written
 
 
 def test_a_folder_of_text_can_be_read_as_notes(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from grandrounds.data.formats import (
     eog,
     i2b2_2010,
     i2b2_2012,
+    lines,
     mimic_notes,
     notes_json,
     nre,
@@ -40,7 +41,7 @@ FORMATS: dict[str, Format] = {
     module.FORMAT.name: module.FORMAT
     for module in (
         *(pubtator, chemdisgene, brat, conll, biobert_tsv, i2b2_2010, docred, eog),
-        *(opennre, nre, bere, documents_json, text),
+        *(opennre, nre, bere, documents_json, text, lines),
         *(ade, cadec, smm4h, i2b2_2012, mimic_notes, notes_json),
     )
 }
