@@ -129,7 +129,10 @@ def test_a_format_without_a_corpus_and_a_target_that_is_never_measured_are_refus
     [
         ({"task": {"name": "masked_lm"}, "algorithm.name": "moon"}, "'moon' contrasts what a model answers by"),
         ({"task": {"name": "masked_lm"}, "federation.stop_at_f1": 0.7}, "'masked_lm' has none: leave it out"),
-        ({"federation.keep_models": True, "algorithm.name": "local_only"}, "'local_only' leaves each site with its own"),
+        (
+            {"federation.keep_models": True, "algorithm.name": "local_only"},
+            "leaves each site with its own",
+        ),
     ],
 )
 def test_what_could_have_no_effect_or_no_meaning_is_refused(

@@ -282,7 +282,14 @@ def test_what_does_not_fit_a_new_encoder_is_told(
 def test_a_run_that_failed_with_the_sites_vocabulary_learnt_leaves_its_folder_to_the_next(
     config: Pretraining, tmp_path: Path
 ) -> None:
-    model = {"encoder": "new", "vocabulary": "sites", "vocabulary_documents": 2, "pieces": 100, "width": 16, "layers": 1}
+    model = {
+        "encoder": "new",
+        "vocabulary": "sites",
+        "vocabulary_documents": 2,
+        "pieces": 100,
+        "width": 16,
+        "layers": 1,
+    }
     with pytest.raises(ConfigError, match=r"task\.length is 1024, and the encoder reads 512"):
         grandrounds.run(config(model=model, **{"task.length": 1024}), out=tmp_path / "run")
     grandrounds.run(config(model=model, **{"federation.rounds": 1}), out=tmp_path / "run")
@@ -291,7 +298,9 @@ def test_a_run_that_failed_with_the_sites_vocabulary_learnt_leaves_its_folder_to
 
 def test_sites_too_small_for_the_threshold_are_told_what_to_lower(config: Pretraining, tmp_path: Path) -> None:
     model = {"encoder": "new", "vocabulary": "sites", "vocabulary_documents": 99}
-    with pytest.raises(ConfigError, match=r"^no string is in 99 documents of a site; lower model\.vocabulary_documents"):
+    with pytest.raises(
+        ConfigError, match=r"^no string is in 99 documents of a site; lower model\.vocabulary_documents"
+    ):
         prepare(make_config(config(model=model)), Path(), tmp_path)
 
 

@@ -64,7 +64,7 @@ def test_what_mimic_marks_as_an_error_is_read_as_a_number(tmp_path: Path, error:
 
 def test_where_no_note_is_of_the_category_it_is_said_what_there_was(tmp_path: Path) -> None:
     path = mimic(tmp_path, row(1, "2", "Nursing", "", "secret"), row(2, "2", "Discharge summary", "", "secret"))
-    with pytest.raises(DataError, match="no documents found.*There were: 2 notes of other categories, left out"):
+    with pytest.raises(DataError, match=r"no documents found.*There were: 2 notes of other categories, left out"):
         read("mimic-notes", path, category="Discharge")
 
 
