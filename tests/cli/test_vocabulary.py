@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from grandrounds.federation.payloads import VocabularyCounts
 from tests.cli.commands import run
 
 NOTES = (
@@ -65,6 +66,55 @@ def test_without_the_policy_s_word_nothing_is_written(
     notes = (site / "notes", "--format", "text", "--policy", site / "policy.toml", "--out", out)
     assert problem in run("vocabulary", "count", *notes, *more).complaint()
     assert not out.exists()
+
+
+def test_the_policy_is_asked_before_anything_is_read(site: Path) -> None:
+    (site / "policy.toml").write_text("")
+    unread = (site / "none", "--format", "text", "--policy", site / "policy.toml", "--out", site / "charity.counts")
+    assert "does not let words leave" in run("vocabulary", "count", *unread).complaint()
+    assert run("vocabulary", "count", *unread, "--documents", "0").code == 2
+
+
+def test_where_no_string_is_common_enough_that_is_said_and_nothing_written(site: Path) -> None:
+    notes = (site / "notes", "--format", "text", "--policy", site / "policy.toml", "--out", site / "none.counts")
+    said = run("vocabulary", "count", *notes, "--documents", "99").complaint()
+    assert said.startswith("no word, nor a part of one, is in 99 of 7 documents")
+    assert not (site / "none.counts").exists()
+    (site / "none.counts").write_bytes(VocabularyCounts(99, {}).pack("fp32").to_bytes())
+    said = run("vocabulary", "merge", site / "none.counts", "--out", site / "v.txt").complaint()
+    assert said.startswith("the counts hold no string to learn word pieces from")
+    assert not (site / "v.txt").exists()
+
+
+def test_what_was_counted_can_be_looked_through(site: Path) -> None:
+    for i in range(3):
+        (site / "notes" / f"mark{i}.txt").write_text(f"[/{i}] fever")
+    out = counted(site)
+    shown = run("vocabulary", "show", out, "--json").json()
+    assert shown["least"] == 3
+    assert shown["counts"]["fever"] == 6  # equal notes count once
+    assert list(shown["counts"].values()) == sorted(shown["counts"].values(), reverse=True)
+    table = run("vocabulary", "show", out).good().stdout
+    cells = [tuple(cell.strip() for cell in line.split("│")[1:3]) for line in table.splitlines()]
+    assert {("fever", "6"), ("[", "3"), ("/", "3"), ("]", "3")} <= set(cells)
+
+
+def test_a_cased_vocabulary_cuts_cased_text_and_special_pieces_are_not_in_common(site: Path) -> None:
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    (site / "cased.txt").write_text("\n".join([*special, "Fever", "again", "pain"]) + "\n")
+    (site / "lower.txt").write_text("\n".join([*special, "fever", "again", "pain"]) + "\n")
+    (site / "note.txt").write_text("Fever again Pain fever")
+    both = (site / "cased.txt", site / "lower.txt", site / "note.txt", "--format", "text", "--json")
+    compared = run("vocabulary", "compare", *both).json()
+    assert compared["in_common"] == 2 / 3
+    assert [row["unknown_words"] for row in compared["vocabularies"]] == [0.5, 0.0]
+    assert [row["pieces"] for row in compared["vocabularies"]] == [3, 3]
+
+
+def test_a_vocabulary_without_pieces_is_refused(site: Path) -> None:
+    (site / "empty.txt").write_text("\n")
+    both = (site / "empty.txt", site / "empty.txt", site / "notes", "--format", "text")
+    assert "is no vocabulary: it must have a word piece a line" in run("vocabulary", "compare", *both).complaint()
 
 
 def test_what_is_no_count_is_said(site: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from itertools import pairwise
 
 import pytest
@@ -58,6 +59,34 @@ def test_sections_are_all_of_the_text_in_order() -> None:
         Section(Span(24, 34), Span(34, 40)),
     )
     assert surfaces(text) == ["Seen today.", "PLAN:", "Rest.", "ALLERGIES:", "None."]
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "Assessment/Plan:",
+        "Assessment/Plan (Brief):",
+        "Impression/Plan(A):",
+        "Time of/Date of Birth:",
+        "Medications/(Home):",
+        "Labs/#A:",
+        "History and/or Findings:",
+    ],
+)
+def test_slashes_in_a_heading(heading: str) -> None:
+    assert surfaces(f"{heading} None.") == [heading, "None."]
+
+
+def test_a_row_of_slashes_takes_about_as_long_as_words() -> None:
+    def seconds(text: str) -> float:
+        begun = time.perf_counter()
+        clinical_sentences(text)
+        return time.perf_counter() - begun
+
+    for count in (25, 2500):  # the first would be slow enough to tell, the second would never end
+        rows = [f"{'A/' * count} done", f"A{'/' * 2 * count} done", f"{'A/(' * count} done", f"{'of/' * count} done"]
+        ordinary = min(seconds("It is " * (count // 3)) for _ in range(5))
+        assert max(min(seconds(text) for _ in range(2)) for text in rows) < 50 * ordinary
 
 
 def test_text_without_a_heading_is_one_section() -> None:

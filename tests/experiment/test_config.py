@@ -124,6 +124,24 @@ def test_a_format_without_a_corpus_and_a_target_that_is_never_measured_are_refus
         make_config(tiny_config(**{"federation.stop_at_f1": 0.7, "federation.evaluate_on": ["validation"]}))
 
 
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"task": {"name": "masked_lm"}, "algorithm.name": "moon"}, "'moon' contrasts what a model answers by"),
+        ({"task": {"name": "masked_lm"}, "federation.stop_at_f1": 0.7}, "'masked_lm' has none: leave it out"),
+        (
+            {"federation.keep_models": True, "algorithm.name": "local_only"},
+            "leaves each site with its own",
+        ),
+    ],
+)
+def test_what_could_have_no_effect_or_no_meaning_is_refused(
+    overrides: dict[str, Any], said: str, tiny_config: TinyConfig
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make_config(tiny_config(**overrides))
+
+
 def test_the_digest_is_of_what_the_result_depends_on() -> None:
     digest = make_config(BASE).digest()
     for same in (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors import torch as safetensors
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import grandrounds
 from grandrounds.errors import ConfigError
@@ -209,7 +209,9 @@ def test_a_report_shows_the_loss(finished: Path, config: Pretraining, tmp_path: 
     page = write_report([finished], tmp_path / "report.html").read_text()
     assert "Masked word pieces" in page
     assert "loss after each round" in page
-    assert "F1" not in page.split("<style")[0]
+    shown = page.partition("<body")[2]
+    assert "loss after each round" in shown
+    assert "F1" not in shown
 
 
 # A new encoder
@@ -237,12 +239,12 @@ def test_a_vocabulary_of_the_sites_has_nothing_that_few_of_their_documents_have(
     made = config(data={"format": "notes-json", "train": str(path), "test": 0.1}, model=model)
     made["partition"] = {"scheme": "by", "by": "specialty"}
     prepare(make_config(made), Path(), tmp_path / "run")
-    learnt = (tmp_path / "run" / "pieces.txt").read_text().split()
+    learnt = (tmp_path / "run" / "vocabulary" / "pieces.txt").read_text().split()
     assert {"eased", "again", "the"} <= set(learnt)
     assert not [piece for piece in learnt if "z" in piece or "q" in piece]
     made["model"]["vocabulary_documents"] = 1
     prepare(make_config(made), Path(), tmp_path / "all")
-    assert "z" in (tmp_path / "all" / "pieces.txt").read_text().split()
+    assert "z" in (tmp_path / "all" / "vocabulary" / "pieces.txt").read_text().split()
     policy = tmp_path / "policy.toml"
     policy.write_text("vocabulary = 2\n")
     made["federation"]["policy"] = str(policy)
@@ -275,6 +277,42 @@ def test_what_does_not_fit_a_new_encoder_is_told(
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         prepare(make_config(config(model=model)), Path(), tmp_path)
+
+
+def test_a_run_that_failed_with_the_sites_vocabulary_learnt_leaves_its_folder_to_the_next(
+    config: Pretraining, tmp_path: Path
+) -> None:
+    model = {
+        "encoder": "new",
+        "vocabulary": "sites",
+        "vocabulary_documents": 2,
+        "pieces": 100,
+        "width": 16,
+        "layers": 1,
+    }
+    with pytest.raises(ConfigError, match=r"task\.length is 1024, and the encoder reads 512"):
+        grandrounds.run(config(model=model, **{"task.length": 1024}), out=tmp_path / "run")
+    grandrounds.run(config(model=model, **{"federation.rounds": 1}), out=tmp_path / "run")
+    assert AutoTokenizer.from_pretrained(tmp_path / "run" / "model").model_max_length == 512
+
+
+def test_sites_too_small_for_the_threshold_are_told_what_to_lower(config: Pretraining, tmp_path: Path) -> None:
+    model = {"encoder": "new", "vocabulary": "sites", "vocabulary_documents": 99}
+    with pytest.raises(
+        ConfigError, match=r"^no string is in 99 documents of a site; lower model\.vocabulary_documents"
+    ):
+        prepare(make_config(config(model=model)), Path(), tmp_path)
+
+
+def test_without_public_text_a_new_encoder_is_pointed_to_the_sites() -> None:
+    with pytest.raises(ConfigError, match=r"raise data\.public, or learn them .* model\.vocabulary = 'sites'"):
+        Encoder.new(Size(1, 8, 2, 100, 0.1), (), None)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_piece(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    path.write_text("pain\n##s\n", encoding="utf-8-sig")
+    assert Encoder.new(Size(1, 8, 2, 100, 0.1), (), path).pieces(["pains"]) == [[5, 6]]
 
 
 def test_a_vocabulary_in_which_a_piece_is_twice_is_refused(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,12 @@ from transformers import AutoModelForMaskedLM, BertForPreTraining
 
 import grandrounds
 from grandrounds.data.documents import Document, Span
-from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.errors import ConfigError, DataError, GrandRoundsError
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.batching import predict_logits
 from grandrounds.tasks.language_features import LanguageFeatures, pack
 from grandrounds.tasks.masked_lm import MaskedLM, MaskedLMOptions
-from grandrounds.tasks.saved import save_model
+from grandrounds.tasks.saved import Extractor, save_model
 from tests.conftest import DRUGS, PROBLEMS
 
 CPU = torch.device("cpu")
@@ -91,8 +93,22 @@ def test_a_batch_is_cls_pieces_sep_with_targets_where_something_is_masked(encode
 
 def test_an_empty_document_is_left_out_and_said(encoder: Encoder) -> None:
     task, _ = made(encoder, notes())
-    examples, left = task.examples([Document("a", "Well."), Document("b", "  ")])
-    assert ([example.document for example in examples], left) == ([0], {"documents without text": 1})
+    unread = ["  ", "\ufeff", "\u200b \n", "\u0301"]
+    documents = [Document("a", "Well."), *(Document(str(i), text) for i, text in enumerate(unread)), Document("b", "?")]
+    examples, left = task.examples(documents)
+    assert ([example.document for example in examples], left) == ([0, 5], {"documents without text": 4})
+    assert not any(encoder.pieces(unread))
+
+
+def test_where_there_is_no_row_that_is_said(encoder: Encoder, tmp_path: Path) -> None:
+    task, features = made(encoder, notes())
+    model, none = network(task, encoder), np.zeros(0, dtype=np.int64)
+    counts = task.counts(predict_logits(task, model, features, none, CPU), features, none)
+    assert counts == {"nats": 0, "masked": 0, "right": 0, "rows": 0}
+    for text, why in (("\u200b", "1 documents without text"), ("a \u200b", "1 documents without a word piece")):
+        silent = Document("a", text, (Span(len(text) - 1, len(text)),))
+        with pytest.raises(DataError, match=f"the corpus holds no example of masked_lm .left out: {why}"):
+            Extractor(task, encoder, model).evaluate([silent])
 
 
 # What is drawn
@@ -280,7 +296,7 @@ def test_a_saved_model_is_one_of_hugging_faces(encoder: Encoder, tmp_path: Path,
         whole = BertForPreTraining.from_pretrained(tmp_path / "model").eval()(**seen)
         assert torch.allclose(model.states(batch)[1], whole.seq_relationship_logits, atol=1e-5)
     again = grandrounds.load(tmp_path / "model")
-    assert again.evaluate(notes()) == grandrounds.load(tmp_path / "model").evaluate(notes())
+    assert again.evaluate(notes()) == Extractor(task, encoder, model).evaluate(notes())
     assert torch.equal(again.task.read(again.model, batch).logits, task.read(model, batch).logits)
     assert "cls.predictions.decoder.weight" not in model.state_dict()
 
@@ -299,6 +315,15 @@ def test_what_is_not_a_bert_is_refused(encoder_folder: Callable[[str], Path]) ->
     task = MaskedLM(MaskedLMOptions())
     with pytest.raises(ConfigError, match="masked_lm trains BERT"):
         task.model(Encoder.find(str(encoder_folder("roberta"))))
+
+
+def test_a_bert_of_one_segment_can_learn_no_next_sentence(encoder: Encoder) -> None:
+    config = copy.deepcopy(encoder.config)
+    config.type_vocab_size = 1
+    one = replace(encoder, config=config, weights=None)
+    MaskedLM(MaskedLMOptions()).model(one)
+    with pytest.raises(ConfigError, match=r"knows but one segment: leave out task\.next_sentence"):
+        MaskedLM(MaskedLMOptions(next_sentence=True)).model(one)
 
 
 def test_rows_longer_than_the_encoder_reads_are_refused(encoder: Encoder) -> None:

@@ -15,6 +15,7 @@ from grandrounds.tasks.task import Reading
 @algorithm("moon")
 class Moon(FedLCC):
     needs_context: ClassVar[bool] = False
+    needs_answers: ClassVar[bool] = True
 
     def viewed(self, reading: Reading) -> Tensor:
         return reading.pair

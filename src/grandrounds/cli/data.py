@@ -42,16 +42,19 @@ ReaderOptions = Annotated[
 ]
 
 
-def read_files(files: list[Path] | None, format: str, options: list[str] | None) -> Corpus:
+def source_of(files: list[Path] | None, format: str, options: list[str] | None) -> Source:
     if not files and format not in MADE_HERE:
         raise ConfigError("name the files to read, or take --format synthetic")
     for text in options or []:
         if not text.partition("=")[1]:
             raise ConfigError("--option takes KEY=VALUE: joined=same")
-    chosen = dict(parse_override(text) for text in options or [])
-    notes: Counter[str] = Counter()
+    return Source(format, files or [], dict(parse_override(text) for text in options or []))
+
+
+def read_files(files: list[Path] | None, format: str, options: list[str] | None) -> Corpus:
+    source, notes = source_of(files, format, options), Counter[str]()
     with waiting("reading"):
-        documents = read_source(Source(format, files or [], chosen), "train", notes)
+        documents = read_source(source, "train", notes)
     return Corpus(documents, dict(notes))
 
 
@@ -102,7 +105,7 @@ def convert(
     files: Annotated[Optional[list[Path]], typer.Argument(help="Files or folders.", metavar="FILES")] = None,
     format: FormatOption = "json",
     option: ReaderOptions = None,
-    to: Annotated[str, typer.Option("--to", help="pubtator, brat, conll, opennre or json.")] = "json",
+    to: Annotated[str, typer.Option("--to", help="pubtator, brat, conll, opennre, lines or json.")] = "json",
     out_path: Annotated[Path, typer.Option("--out", help="A file, or for brat a folder.")] = Path("converted.jsonl"),
 ) -> None:
     """Write documents in another format; what it can't carry is counted.

@@ -17,7 +17,7 @@ from grandrounds.errors import ConfigError, unknown
 from grandrounds.reports.extraction import extraction_page
 from grandrounds.tasks.saved import load
 
-WRITTEN = ("html", *(name for name, known in FORMATS.items() if known.writer))
+WRITTEN = ("html", *(name for name, known in FORMATS.items() if known.writer and name != "lines"))
 
 
 def extract(

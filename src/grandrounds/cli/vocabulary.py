@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from grandrounds.cli.console import counting, out, show_json, show_notes, waiting
-from grandrounds.cli.data import FormatOption, ReaderOptions, read_files
+from grandrounds.cli.data import FormatOption, ReaderOptions, read_files, source_of
 from grandrounds.cli.run import JsonOption
+from grandrounds.data.corpora import stream_source
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.payloads import Expected, Packed, PayloadError, VocabularyCounts, unpack
 from grandrounds.federation.policy import Policy
-from grandrounds.models.word_pieces import by_person, count_strings, cut, words_in, write_pieces
+from grandrounds.models.word_pieces import (
+    SPECIAL,
+    by_person,
+    count_strings,
+    cut,
+    read_pieces,
+    without_capitals,
+    words_in,
+    write_pieces,
+)
 
 app = typer.Typer(help="Learn word pieces from all sites' text, which stays where it is.", no_args_is_help=True)
 
@@ -27,7 +39,8 @@ def count(
     policy: Annotated[Path, typer.Option(help="The site's policy; a line vocabulary = 5 lets such strings leave.")],
     out_path: Annotated[Path, typer.Option("--out", help="Where the counts go, to be sent to the coordinator.")],
     documents: Annotated[
-        Optional[int], typer.Option(help="A string leaves if so many documents have it; the policy's number otherwise.")
+        Optional[int],
+        typer.Option(help="A string leaves if so many documents have it; the policy's number otherwise.", min=1),
     ] = None,
     format: FormatOption = "json",
     option: ReaderOptions = None,
@@ -40,25 +53,53 @@ def count(
     Example: `grandrounds vocabulary count notes/ --format text --policy policy.toml --out charity.counts`
     """
     allowed = Policy.load(policy)
-    least = allowed.vocabulary if documents is None else documents
-    corpus = read_files(files, format, option)
+    least = documents or allowed.vocabulary or 1
+    allowed.check(VocabularyCounts(least, {}).pack("fp32"))  # before hours of counting
+    source, notes = source_of(files, format, option), Counter[str]()
     with waiting("counting"):
-        texts = by_person((document.attributes.get("patient"), document.text) for document in corpus.documents)
-        counts = count_strings(texts, least or 1)
-    packed = VocabularyCounts(least or 1, counts).pack("fp32")
+        texts = [(read.attributes.get("patient"), read.text) for read in stream_source(source, "train", notes)]
+        counts = count_strings(by_person(texts), least)
+    if not counts:
+        raise GrandRoundsError(
+            f"no word, nor a part of one, is in {least} of {len(texts):,} documents; count more of them together, or "
+            "take a lower number that the policy allows"
+        )
+    packed = VocabularyCounts(least, counts).pack("fp32")
     allowed.check(packed)
     write_whole(out_path, packed.to_bytes())
-    about = {"documents": len(corpus.documents), "least": least, "strings": len(counts), "bytes": packed.nbytes}
     if as_json:
-        show_json(about)
+        show_json({"documents": len(texts), "least": least, "strings": len(counts), "bytes": packed.nbytes})
         return
-    show_notes(corpus.notes)
+    show_notes(notes)
     out.print(
-        f"{len(counts):,} strings, each in at least {least} of {len(corpus.documents):,} documents, are in "
-        f"'{out_path}' ({packed.nbytes:,} bytes); look through it, then send it to the coordinator",
+        f"{len(counts):,} strings, each in at least {least} of {len(texts):,} documents, are in '{out_path}' "
+        f"({packed.nbytes:,} bytes); look through them with 'grandrounds vocabulary show {out_path}', then send the "
+        "file to the coordinator",
         soft_wrap=True,
         markup=False,
     )
+
+
+@app.command()
+def show(
+    file: Annotated[Path, typer.Argument(help="What a site counted.")],
+    as_json: JsonOption = False,
+) -> None:
+    """All that such a file holds: every string and how often it occurs, the commonest first.
+
+    Example: `grandrounds vocabulary show charity.counts`
+    """
+    found = _read(file)
+    counts = dict(sorted(found.counts.items(), key=lambda item: (-item[1], item[0])))
+    if as_json:
+        show_json({"least": found.least, "counts": counts})
+        return
+    table = Table(title=f"strings that at least {found.least} documents have")
+    table.add_column("string")
+    table.add_column("count", justify="right")
+    for string, times in counts.items():
+        table.add_row(Text(string), f"{times:,}")
+    out.print(table)
 
 
 @app.command()
@@ -77,6 +118,8 @@ def merge(
         for file in files:
             total.update(_read(file).counts)
             step()
+    if not total:
+        raise GrandRoundsError("the counts hold no string to learn word pieces from; ask the sites to count again")
     with waiting("learning word pieces"):
         pieces = write_pieces(out_path, total, size)
     if as_json:
@@ -96,28 +139,17 @@ def compare(
     option: ReaderOptions = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What two vocabularies have in common, and into how many pieces each cuts a word of some text."""
-    vocabularies = [(path, frozenset(_pieces(path))) for path in (one, other)]
-    words = Counter(
-        word for document in read_files(files, format, option).documents for word in words_in(document.text)
-    )
-    if not words:
-        raise GrandRoundsError("the text has no word to cut into pieces")
-    rows, total = [], sum(words.values())
-    for path, known in vocabularies:
-        parts = {word: cut(word, known) for word in words}
-        rows.append(
-            {
-                "vocabulary": path.name,
-                "pieces": len(known),
-                "pieces_per_word": sum(len(parts[word] or ("",)) * times for word, times in words.items()) / total,
-                "unknown_words": sum(times for word, times in words.items() if parts[word] is None) / total,
-            }
-        )
-    (_, ours), (_, theirs) = vocabularies
+    """What two vocabularies have in common, and into how many pieces each cuts a word of some text.
+
+    Text is read as an encoder with that vocabulary would: without capitals where no piece has one. Special pieces,
+    which all have, do not count.
+    """
+    ours, theirs = (_pieces(path) for path in (one, other))
+    texts = [document.text for document in read_files(files, format, option).documents]
+    rows = [{"vocabulary": path.name, **_cutting(known, texts)} for path, known in ((one, ours), (other, theirs))]
     shared = len(ours & theirs) / max(len(ours), len(theirs))
     if as_json:
-        show_json({"in_common": shared, "words": total, "vocabularies": rows})
+        show_json({"in_common": shared, "vocabularies": rows})
         return
     out.print(f"{shared:.1%} of the pieces are in common", markup=False)
     table = Table("vocabulary", "pieces", "pieces a word", "words unknown")
@@ -140,8 +172,26 @@ def _read(path: Path) -> VocabularyCounts:
     return found
 
 
-def _pieces(path: Path) -> list[str]:
+def _pieces(path: Path) -> frozenset[str]:
     try:
-        return path.read_text(encoding="utf-8").split()
+        found = frozenset(read_pieces(path)) - {"", *SPECIAL}
     except (OSError, UnicodeDecodeError) as error:
         raise GrandRoundsError(f"'{path}' can't be read as a vocabulary: {error}") from error
+    if not found:
+        raise GrandRoundsError(f"'{path}' is no vocabulary: it must have a word piece a line")
+    return found
+
+
+def _cutting(pieces: frozenset[str], texts: Iterable[str]) -> dict[str, Any]:
+    lowercase = without_capitals(pieces)
+    words = Counter(word for text in texts for word in words_in(text, lowercase))
+    total = sum(words.values())
+    if not total:
+        raise GrandRoundsError("the text has no word to cut into pieces")
+    parts = {word: cut(word, pieces) for word in words}
+    return {
+        "pieces": len(pieces),
+        "words": total,
+        "pieces_per_word": sum(len(parts[word] or ("",)) * times for word, times in words.items()) / total,
+        "unknown_words": sum(times for word, times in words.items() if parts[word] is None) / total,
+    }

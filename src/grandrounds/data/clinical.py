@@ -19,7 +19,13 @@ MARK = re.compile(r"\[\*\*(?:(?!\[\*\*).)*?\*\*\]", re.S)
 """What stands for something that was taken out."""
 
 _CAPITALS = r"[A-Z][A-Z0-9 /&',()#+-]{1,60}[A-Z0-9)]"
-_TITLE = r"[A-Z][A-Za-z/&'-]*(?:[ /](?:[A-Z(#&][A-Za-z()/&'-]*|of|on|and|the|or|to|for|in|at|with|by)){0,7}"
+# A slash can be read in but one way, and what a word has taken it keeps (*+): a row of slashes would else be tried in
+# millions of ways.
+_MORE = r"[A-Z(#&](?:[A-Za-z()&'-]|/(?!#))*+"
+_TITLE = (
+    rf"[A-Z](?:[A-Za-z&'-]|/(?![A-Z(#&]))*+(?:/{_MORE})?+"
+    rf"(?:[ /](?:{_MORE}|of|on|and|the|or|to|for|in|at|with|by)){{0,7}}"
+)
 # In capitals a heading may stand behind a stop; otherwise only at the start of a line.
 _HEADING = re.compile(rf"(?:(?:^|(?<=[.!?] ))[ \t]*({_CAPITALS}):(?=\s|$))|(?:^[ \t]*({_TITLE}):(?=\s|$))", re.M)
 _ITEM = re.compile(r"^[ \t]*(?:\d{1,2}[.)]|[-*•])[ \t]+(?=\S)", re.M)
@@ -59,7 +65,8 @@ def clinical_sentences(text: str) -> tuple[Span, ...]:
 
 def one_a_line(text: str, sentences: Sequence[Span]) -> str:
     """A sentence a line; white space within one, line ends too, is one space."""
-    return "".join(" ".join(text[start:end].split()) + "\n" for start, end in sentences)
+    words = (text[start:end].split() for start, end in sentences)
+    return "".join(" ".join(sentence) + "\n" for sentence in words if sentence)
 
 
 def _covered(text: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import read
+from grandrounds.data.formats import each, nothing_found, read
 from grandrounds.data.synthetic import synthesize
 from grandrounds.data.synthetic.bags import synthesize_bags
 from grandrounds.errors import ConfigError, unknown
@@ -36,6 +36,19 @@ def read_source(source: Source, part: str, notes: Counter[str]) -> tuple[Documen
     corpus = read(source.format, source.paths, **source.options)
     notes.update(corpus.notes)
     return corpus.documents
+
+
+def stream_source(source: Source, part: str, notes: Counter[str]) -> Iterator[Document]:
+    """The same one at a time, for what need not hold them all."""
+    if source.format in MADE_HERE:
+        yield from _made_here(source.format, part, source.options)
+        return
+    documents = each(source.format, source.paths, notes, **source.options)
+    first = next(documents, None)
+    if first is None:
+        raise nothing_found(source.format, source.paths, notes)
+    yield first
+    yield from documents
 
 
 def _made_here(format: str, part: str, options: Mapping[str, Any]) -> tuple[Document, ...]:

@@ -309,6 +309,11 @@ class Config(Section):
                 f"'{algorithm.name}' contrasts localized contexts, and '{task.name}' has none: "
                 f"take task.name = {others}, or algorithm.name = moon"
             )
+        if algorithm.needs_answers and task.finds == "nothing":
+            raise ConfigError(
+                f"'{algorithm.name}' contrasts what a model answers by, and '{task.name}' answers nothing: "
+                "take algorithm.name = fedavg, fedprox or fedatt"
+            )
         if algorithm.needs_bags and not task.bagged:
             others = " or ".join(name for name, other in TASKS.items() if other.bagged)
             raise ConfigError(
@@ -327,6 +332,15 @@ class Config(Section):
             )
         if algorithm.needs_public() and self.data.public == 0:
             raise ConfigError(f"'{algorithm.name}' needs the server's public set: set data.public to a share or a file")
+        if self.federation.keep_models and algorithm.personal:
+            raise ConfigError(
+                f"federation.keep_models is of a model for all, and '{algorithm.name}' leaves each site with its own: "
+                "leave it out"
+            )
+        if self.federation.stop_at_f1 and task.finds == "nothing":
+            raise ConfigError(
+                f"federation.stop_at_f1 is about an F1, and '{task.name}' has none: leave it out, or set early_stopping"
+            )
         if self.federation.stop_at_f1 and "test" not in self.federation.evaluate_on:
             raise ConfigError("federation.stop_at_f1 is about the test F1: add 'test' to federation.evaluate_on")
         if not algorithm.public_at_sites and any(site.poisoned for site in self.sites.values()):

@@ -105,7 +105,7 @@ def find_encoder(
             if name == "new":
                 pieces = _file_of_pieces(model, base)
                 if model.vocabulary == "sites":
-                    pieces = _learnt_from(counted, _size(model), folder)
+                    pieces = _learnt_from(counted, model, learnt.parent)
                 made = Encoder.new(_size(model), public, pieces, task.markers)
             else:
                 words = None if vectors is None or model.vocabulary == "public" else model.most_words
@@ -144,15 +144,19 @@ def _file_of_pieces(model: Model, base: Path) -> Path | None:
     return None if model.vocabulary in (None, "public", "sites") else base / model.vocabulary
 
 
-def _learnt_from(counted: Callable[[], Mapping[str, int]] | None, size: Size, folder: Path) -> Path:
+def _learnt_from(counted: Callable[[], Mapping[str, int]] | None, model: Model, folder: Path) -> Path:
     if counted is None:
         raise ConfigError(
             "model.vocabulary = 'sites' is for simulations; between hosts sites count with 'grandrounds vocabulary "
             "count', the coordinator merges, and model.vocabulary is the file that comes out"
         )
+    counts = counted()
+    if not counts:
+        least = model.vocabulary_documents
+        raise ConfigError(f"no string is in {least} documents of a site; lower model.vocabulary_documents")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "pieces.txt"
-    write_pieces(path, counted(), size.pieces)
+    write_pieces(path, counts, _size(model).pieces)
     return path
 
 

@@ -83,6 +83,8 @@ class Algorithm:
     """Sites share a secret that the server must not know (`site.secret`); they agree on it before round 1."""
     needs_context: ClassVar[bool] = False
     """Its loss is on localized contexts, which not every task's model has."""
+    needs_answers: ClassVar[bool] = False
+    """Its loss is on what the last layer classifies of each question, and some tasks ask none of a document."""
     needs_bags: ClassVar[bool] = False
     """It chooses among the sentences of a fact, which not every task has bags of."""
     weight_by: ClassVar[str] = "examples"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -34,7 +33,7 @@ from transformers.utils import logging as transformers_logging
 
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.models.lora import Lora
-from grandrounds.models.word_pieces import SPECIAL
+from grandrounds.models.word_pieces import SPECIAL, read_pieces, without_capitals
 from grandrounds.models.words import WordsConfig, fill_vectors, read_vectors, word_tokenizer, words_of
 
 TINY: dict[str, Any] = {
@@ -117,6 +116,7 @@ class Encoder:
             hidden_dropout_prob=size.dropout,
             attention_probs_dropout_prob=size.dropout,
         )
+        tokenizer.model_max_length = config.max_position_embeddings
         if markers:
             tokenizer.add_tokens(list(markers), special_tokens=True)
         return cls("new", tokenizer, config, None)
@@ -291,8 +291,10 @@ def _from_hub_or_folder(name: str) -> Encoder:
 def _train_word_pieces(texts: Iterable[str], size: int = 4000, name: str = "tiny") -> PreTrainedTokenizerFast:
     vocabulary = _learn_vocabulary(sorted(set(texts)), size)
     if len(vocabulary) <= len(SPECIAL):
+        other = "" if name == "tiny" else ", or learn them from what sites count: model.vocabulary = 'sites'"
         raise ConfigError(
-            f"encoder '{name}' learns its word pieces from the public set, which holds no text; raise data.public"
+            f"encoder '{name}' learns its word pieces from the public set, which holds no text; "
+            f"raise data.public{other}"
         )
     return _word_piece_tokenizer(vocabulary)
 
@@ -301,15 +303,14 @@ def _read_word_pieces(path: Path) -> PreTrainedTokenizerFast:
     """A piece a line, as BERT's vocab.txt has them; special ones that it lacks come first. Where no piece has a
     capital, text is read without."""
     try:
-        found = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        found = read_pieces(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"model.vocabulary: '{path}' can't be read ({error})") from error
     named = (piece or f"[unused line {i}]" for i, piece in enumerate(found, start=1))  # the others keep their numbers
     pieces = [*(special for special in SPECIAL if special not in found), *named]
     if len(set(pieces)) < len(pieces) or len(pieces) <= len(SPECIAL):
         raise ConfigError(f"model.vocabulary: '{path}' is no vocabulary: it must have a word piece a line, each once")
-    capitals = any(piece != piece.lower() for piece in pieces if not re.fullmatch(r"\[.*\]", piece))
-    return _word_piece_tokenizer({piece: i for i, piece in enumerate(pieces)}, lowercase=not capitals)
+    return _word_piece_tokenizer({piece: i for i, piece in enumerate(pieces)}, without_capitals(pieces))
 
 
 def _word_piece_tokenizer(vocabulary: dict[str, int], lowercase: bool = True) -> PreTrainedTokenizerFast:

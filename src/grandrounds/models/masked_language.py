@@ -48,6 +48,8 @@ class Predictions(nn.Module):
 class MaskedLanguage(nn.Module):
     def __init__(self, encoder: Encoder, next_sentence: bool, freeze_encoder: bool = False) -> None:
         super().__init__()
+        if next_sentence and getattr(encoder.config, "type_vocab_size", 2) < 2:
+            raise ConfigError(f"encoder '{encoder.name}' knows but one segment: leave out task.next_sentence")
         whole = _pretraining(encoder)
         self.bert = whole.bert
         self.cls = nn.ModuleDict(

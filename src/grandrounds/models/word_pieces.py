@@ -11,6 +11,7 @@ A part that does not begin a word is written with '##' before it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
@@ -25,13 +26,13 @@ LONGEST = 20
 """Letters of a part of a rare word."""
 LONGEST_WORD = 100
 """Beyond this a word is noise, as it is to BERT's tokenizer."""
-_normalizer = normalizers.BertNormalizer(lowercase=True)
+_normalizers = {lowercase: normalizers.BertNormalizer(lowercase=lowercase) for lowercase in (True, False)}
 _splitter = pre_tokenizers.BertPreTokenizer()
 
 
-def words_in(text: str) -> list[str]:
+def words_in(text: str, lowercase: bool = True) -> list[str]:
     """The words that word pieces are pieces of."""
-    return [word for word, _ in _splitter.pre_tokenize_str(_normalizer.normalize_str(text))]
+    return [word for word, _ in _splitter.pre_tokenize_str(_normalizers[lowercase].normalize_str(text))]
 
 
 def by_person(texts: Iterable[tuple[str | None, str]]) -> list[str]:
@@ -173,6 +174,16 @@ def _join(
         pairs[one] += times * weight
         where[one].add(number)
     return {one for one in before.keys() | after.keys() if before[one] != after[one]}
+
+
+def read_pieces(path: Path) -> list[str]:
+    """The lines of such a file; an empty one is a piece's number without a piece."""
+    return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+
+
+def without_capitals(pieces: Iterable[str]) -> bool:
+    """Whether text is to be read without, too."""
+    return all(piece == piece.lower() for piece in pieces if not re.fullmatch(r"\[.*\]", piece))
 
 
 def write_pieces(path: Path, counts: Mapping[str, int], size: int) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, exp
 from typing import Any, ClassVar, Literal, Self
+from unicodedata import category
 
 import numpy as np
 import torch
@@ -32,6 +33,8 @@ NOTE = "note"
 """The one label: text is its own answer."""
 NO_ANSWERS = "a masked language model finds nothing in a document: give its folder as model.encoder of another task"
 EMPTY = "documents without text"
+UNREAD = "CMZ"
+"""Kinds of Unicode that BERT reads nothing of: control characters and the like, accents on their own, white space."""
 TALLIES = ("nats", "masked", "right", "next_nats", "next_right", "rows")
 """What is counted of a row."""
 AT_ONCE = 256
@@ -107,7 +110,7 @@ class MaskedLM(Task):
         notes = [
             Note(i, 0, NOTE, document.text, document.sentences or clinical_sentences(document.text))
             for i, document in enumerate(documents)
-            if document.text.strip()
+            if any(category(letter)[0] not in UNREAD for letter in document.text)
         ]
         empty = len(documents) - len(notes)
         return notes, {EMPTY: empty} if empty else {}
@@ -207,7 +210,7 @@ class MaskedLM(Task):
         raise GrandRoundsError(NO_ANSWERS)
 
     def counts(self, logits: NDArray[np.float32], features: LanguageFeatures, rows: NDArray[np.int64]) -> Counts:
-        sums = logits.astype(np.float64).sum(axis=0)
+        sums = logits.astype(np.float64).reshape(-1, len(TALLIES)).sum(axis=0)  # of no row there is not even a width
         counted = dict(zip(TALLIES, sums.tolist(), strict=True))
         return counted if self.options.next_sentence else {k: v for k, v in counted.items() if "next" not in k}
 

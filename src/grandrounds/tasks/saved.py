@@ -61,6 +61,8 @@ class Extractor:
             raise no_example(self.task, "the corpus holds", notes)
         features = self.task.features(examples, self.encoder)
         rows = self.task.rows(features, np.arange(len(examples)))
+        if not len(rows):
+            raise no_example(self.task, "the corpus holds", {**notes, "documents without a word piece": len(examples)})
         logits = predict_logits(self.task, self.model, features, rows, torch.device("cpu"))
         return self.task.score(self.task.counts(logits, features, rows)), notes
 

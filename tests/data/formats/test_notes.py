@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from grandrounds.data.formats import read
+from grandrounds.data.documents import Document, Mention, Span
+from grandrounds.data.formats import read, write
 from grandrounds.errors import DataError
 
 HEADER = "ROW_ID,SUBJECT_ID,HADM_ID,CHARTDATE,CHARTTIME,STORETIME,CATEGORY,DESCRIPTION,CGID,ISERROR,TEXT"
@@ -52,6 +53,19 @@ def test_mimic_gives_discharge_summaries_by_patient_and_counts_the_rest(tmp_path
         "notes without text, left out": 1,
     }
     assert [d.id for d in read("mimic-notes", path, category="nursing").documents] == ["2"]
+
+
+@pytest.mark.parametrize(("error", "taken"), [("0", 1), ("0.0", 1), (" ", 1), ("1.0", 0), ("yes", 0)])
+def test_what_mimic_marks_as_an_error_is_read_as_a_number(tmp_path: Path, error: str, taken: int) -> None:
+    path = mimic(tmp_path, *(row(i, "2", "Discharge summary", marked, "Well.") for i, marked in enumerate(["", error])))
+    corpus = read("mimic-notes", path)
+    assert (len(corpus.documents) - 1, sum(corpus.notes.values())) == (taken, 1 - taken)
+
+
+def test_where_no_note_is_of_the_category_it_is_said_what_there_was(tmp_path: Path) -> None:
+    path = mimic(tmp_path, row(1, "2", "Nursing", "", "secret"), row(2, "2", "Discharge summary", "", "secret"))
+    with pytest.raises(DataError, match=r"no documents found.*There were: 2 notes of other categories, left out"):
+        read("mimic-notes", path, category="Discharge")
 
 
 def test_a_long_mimic_note_is_read_and_the_file_is_never_held_whole(
@@ -109,6 +123,30 @@ def test_a_broken_line_is_told_by_its_number_alone(tmp_path: Path, line: str) ->
         read("notes-json", path)
     assert "notes.jsonl:2" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_notes_are_written_a_sentence_a_line_and_read_again(tmp_path: Path) -> None:
+    text = "PLAN:  Rest\nat home.\n1. Aspirin"
+    documents = [
+        Document("a", text, mentions=(Mention(24, 31, "drug", "T1"),)),
+        Document("b", " \n"),
+        Document("c", "Well. Home. So", (Span(0, 5), Span(6, 11))),
+    ]
+    left = write("lines", documents, tmp_path / "notes.txt")
+    assert left == {
+        "documents without text, left out": 1,
+        "documents with text outside of their sentences, which was left out": 1,
+        "mentions left out, which lines of text have no place for": 1,
+    }
+    written = (tmp_path / "notes.txt").read_text(encoding="utf-8")
+    assert written == "PLAN:\nRest at home.\n1. Aspirin\n\nWell.\nHome.\n"
+    again = read("lines", tmp_path / "notes.txt").documents
+    assert [(d.id, [d.surface(s) for s in d.sentences]) for d in again] == [
+        ("notes-1", ["PLAN:", "Rest at home.", "1. Aspirin"]),
+        ("notes-2", ["Well.", "Home."]),
+    ]
+    write("lines", again, tmp_path / "again.txt")
+    assert (tmp_path / "again.txt").read_text(encoding="utf-8") == written
 
 
 def test_a_folder_of_text_can_be_read_as_notes(tmp_path: Path) -> None:

@@ -25,6 +25,12 @@ def test_a_file_is_a_document_with_sentences_and_nothing_else(tmp_path: Path) ->
     assert sum(corpus.notes.values()) == 1
 
 
+def test_a_byte_order_mark_is_no_character_of_the_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("No fever.", encoding="utf-8-sig")
+    (document,) = read("text", tmp_path).documents
+    assert (document.text, document.sentences) == ("No fever.", ((0, 9),))
+
+
 def test_lines_may_end_sentences(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("fever no\npain yes")
     assert [len(read("text", tmp_path / "a.txt", breaks=b).documents[0].sentences) for b in ("line", "none")] == [2, 1]

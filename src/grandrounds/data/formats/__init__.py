@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import Parameter, signature
 from os import PathLike
 from pathlib import Path
@@ -23,6 +23,7 @@ from grandrounds.data.formats import (
     eog,
     i2b2_2010,
     i2b2_2012,
+    lines,
     mimic_notes,
     notes_json,
     nre,
@@ -34,13 +35,13 @@ from grandrounds.data.formats import (
 from grandrounds.data.formats.source import Corpus, Format, Notes
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
-__all__ = ["FORMATS", "Corpus", "Format", "each", "read", "write"]
+__all__ = ["FORMATS", "Corpus", "Format", "each", "nothing_found", "read", "write"]
 
 FORMATS: dict[str, Format] = {
     module.FORMAT.name: module.FORMAT
     for module in (
         *(pubtator, chemdisgene, brat, conll, biobert_tsv, i2b2_2010, docred, eog),
-        *(opennre, nre, bere, documents_json, text),
+        *(opennre, nre, bere, documents_json, text, lines),
         *(ade, cadec, smm4h, i2b2_2012, mimic_notes, notes_json),
     )
 }
@@ -54,8 +55,7 @@ def read(format: str, paths: AnyPath | Iterable[AnyPath], **options: object) -> 
     sources = [Path(paths)] if isinstance(paths, str | PathLike) else [Path(path) for path in paths]
     documents = list(each(format, sources, notes, **options))
     if not documents:
-        problem = f"no documents found; is it really in the format '{format}' ({_format(format).description})?"
-        raise DataError(problem, path=sources[0] if sources else None)
+        raise nothing_found(format, sources, notes)
     repeated = len(documents) - len({document.id for document in documents})
     if repeated:
         notes["documents with the id of an earlier one"] += repeated
@@ -73,6 +73,13 @@ def each(format: str, sources: Iterable[Path], notes: Notes, **options: object) 
         for document in chosen.reader(path, notes, **options)
     )
     yield from chosen.join(list(found), notes) if chosen.join else found
+
+
+def nothing_found(format: str, sources: Sequence[Path], notes: Notes) -> DataError:
+    """The error that says what there was instead."""
+    problem = f"no documents found; is it really in the format '{format}' ({_format(format).description})?"
+    instead = "; ".join(f"{count} {what}" for what, count in sorted(notes.items()))
+    return DataError(problem + (f" There were: {instead}" if instead else ""), path=sources[0] if sources else None)
 
 
 def write(format: str, documents: Iterable[Document], path: AnyPath, **options: object) -> Mapping[str, int]:

@@ -26,7 +26,7 @@ def read(path: Path, notes: Notes, *, category: str = "Discharge summary") -> It
     for line, row in _rows(path):
         if row["CATEGORY"].strip().lower() != category.strip().lower():
             notes["notes of other categories, left out"] += 1
-        elif row["ISERROR"].strip() not in ("", "0"):
+        elif _marked(row["ISERROR"]):
             notes[ERRORS] += 1
         elif not row["TEXT"].strip():
             notes[EMPTY] += 1
@@ -34,6 +34,14 @@ def read(path: Path, notes: Notes, *, category: str = "Discharge summary") -> It
             raise DataError("a note without ROW_ID or SUBJECT_ID; fetch the file again", path=path, line=line)
         else:
             yield _document(row)
+
+
+def _marked(error: str) -> bool:
+    """Empty, 0 or 0.0 is no error; a table that went through other hands may have any of them."""
+    try:
+        return float(error.strip() or 0) != 0
+    except ValueError:
+        return True
 
 
 def _document(row: Mapping[str, str]) -> Document:

@@ -20,7 +20,7 @@ def read(path: Path, notes: Notes, *, breaks: str = "paragraph") -> Iterator[Doc
     known = (*get_args(Breaks), CLINICAL)
     if breaks not in known:
         raise GrandRoundsError(unknown("breaks", breaks, known))
-    content = load(path)
+    content = load(path).removeprefix("\ufeff")  # a byte order mark is no character of the note
     if breaks == CLINICAL:
         sentences = clinical_sentences(content)
     else:
