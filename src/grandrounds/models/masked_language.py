@@ -58,7 +58,12 @@ class MaskedLanguage(nn.Module):
         else:
             self.bert.pooler = None  # nothing else reads it
         if freeze_encoder:
+            if encoder.lora is not None:
+                raise ConfigError("task.freeze_encoder trains the head alone: leave out model.parameter_efficient")
             self.bert.requires_grad_(False)
+        if encoder.lora is not None:
+            # The word embeddings stand still, and with them the matrix that scores the vocabulary.
+            self.bert = encoder.lora.put_into(self.bert, encoder.name)
 
     @property
     def embeddings(self) -> Tensor:
