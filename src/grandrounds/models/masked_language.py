@@ -9,8 +9,6 @@ from __future__ import annotations
 import copy
 from typing import Any, Protocol
 
-import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertForPreTraining
@@ -85,7 +83,7 @@ class MaskedLanguage(nn.Module):
 
 def _pretraining(encoder: Encoder) -> Any:
     """The network with both heads; a checkpoint without them gets new ones."""
-    config = copy.deepcopy(encoder.config)
+    config = encoder.config
     if config.model_type != "bert":
         raise ConfigError(
             f"masked_lm trains BERT, and encoder '{encoder.name}' is of the kind '{config.model_type}'; "
@@ -94,9 +92,5 @@ def _pretraining(encoder: Encoder) -> Any:
     if len(encoder.tokenizer) > config.vocab_size:
         raise ConfigError(f"encoder '{encoder.name}' has {config.vocab_size} word embeddings, its tokenizer more")
     if encoder.weights is None:
-        return BertForPreTraining(config)
-    try:
-        return BertForPreTraining.from_pretrained(encoder.weights, config=config, dtype=torch.float32)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        why = str(error).partition("\n")[0]
-        raise ConfigError(f"the weights of encoder '{encoder.name}' can't be read; fetch them again ({why})") from error
+        return BertForPreTraining(copy.deepcopy(config))
+    return encoder.pretrained(BertForPreTraining, may_lack=("cls.", "bert.pooler."))
