@@ -333,7 +333,7 @@ def test_cycles_are_run_only_where_they_are_named() -> None:
         ({"pretraining.federation.rounds": True}, r"pretraining\.federation\.rounds = True; it must be a whole number"),
         (
             {"pretraining.federation.early_stopping": 2},
-            r"'pretraining\.federation\.early_stopping' may end pre-training before .* give pretraining\.federation\.rounds",
+            r"'pretraining\.federation\.early_stopping' may end pre-training before .* give pretraining\.federation",
         ),
         ({"pretraining.federation.stop_at_f1": 0.5}, "may end pre-training before the cycle whose encoder is used"),
     ],
