@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
+from grandrounds.cli.attention import attention
 from tests.cli.commands import run
 
 
@@ -89,3 +92,62 @@ def test_what_cannot_be_compared_is_said(
     assert "other has 2 layers of 2 and wide has 1 layers of 4" in run("attention", other, wide, *text).complaint()
     assert "cannot load encoder" in run("attention", other, tmp_path / "none", *text).complaint()
     assert "no such file" in run("attention", encoder_folder("bert"), other, "--text", "none").complaint()
+
+
+def test_what_is_no_model_yet_or_no_longer_whole_is_said(
+    encoder_folder: Callable[[str], Path], model: Path, corpora: Path, tmp_path: Path
+) -> None:
+    bert, text = encoder_folder("bert"), ("--text", corpora / "test.jsonl")
+    for name in ("tiny", "words", "new"):
+        assert "is learnt in a run, and no model before" in run("attention", bert, name, *text).complaint()
+    shutil.copytree(model, tmp_path / "run")
+    (tmp_path / "run" / "tokenizer.json").unlink()
+    assert "is damaged; train or copy it again" in run("attention", bert, tmp_path / "run", *text).complaint()
+    (tmp_path / "run" / "tokenizer_config.json").unlink()
+    assert "has no tokenizer" in run("attention", bert, tmp_path / "run", *text).complaint()
+
+
+def test_a_folder_of_files_in_another_format_is_told_with_what_was_passed_over(
+    encoder_folder: Callable[[str], Path], other: Path, corpora: Path
+) -> None:
+    outcome = run("attention", encoder_folder("bert"), other, "--text", corpora)
+    assert "no document with text to read in the format 'text'; name another with --format" in outcome.complaint()
+    assert "note: 6 files or folders passed over, not ending in .txt" in outcome.stderr
+
+
+def test_heads_that_are_all_alike_have_no_correlation(encoder_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    """Where every head looks everywhere, ranks say nothing: null, since JSON has no nan."""
+    for name in ("a", "b"):
+        model = AutoModel.from_pretrained(encoder_folder("bert"))
+        with torch.no_grad():
+            for layer in model.encoder.layer:
+                layer.attention.self.query.weight.zero_()
+                layer.attention.self.query.bias.zero_()
+        model.save_pretrained(tmp_path / name)
+        AutoTokenizer.from_pretrained(encoder_folder("bert")).save_pretrained(tmp_path / name)
+    (tmp_path / "one.txt").write_text("The aspirin eased the pain .")
+    models = (tmp_path / "a", tmp_path / "b")
+    told = run("attention", *models, "--text", tmp_path / "one.txt", "--json", "--out", tmp_path / "out").good().stdout
+    for content in (told, (tmp_path / "out" / "attention.json").read_text()):
+        assert "NaN" not in content
+        assert json.loads(content)["spearman"] == [[None, None], [None, None]]
+    assert "| b | – | – |" in (tmp_path / "out" / "attention.md").read_text()
+
+
+def test_memory_does_not_grow_with_the_documents(
+    encoder_folder: Callable[[str], Path], other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def peak(documents: int) -> int:
+        line = {"text": "The aspirin eased the pain .", "attributes": {"history": "x" * 100_000}}
+        path = tmp_path / f"{documents}.jsonl"
+        path.write_text("".join(json.dumps({"id": str(i), **line}) + "\n" for i in range(documents)))
+        tracemalloc.start()
+        attention([encoder_folder("bert"), other], [path], as_json=True)  # in this process, whose memory is traced
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert json.loads(capsys.readouterr().out)["documents"] == documents
+        return most
+
+    peak(20)  # what is only loaded once
+    few, many = peak(20), peak(120)
+    assert many < few + 2_000_000, (few, many)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM
 
 import grandrounds
 from grandrounds.errors import ConfigError
@@ -38,16 +39,30 @@ def prepared(tiny_config: TinyConfig, tmp_path: Path) -> Prepared:
     return make
 
 
+WITHIN = ("encoder.", "bert.")
+MASKED_LM = {"name": "masked_lm", "length": 32, "next_sentence": True}
+NER = {"name": "ner", "tagger": "bert"}
+
+
 def travels(name: str) -> bool:
-    return ".lora_" in name or not name.startswith("encoder.")
+    return ".lora_" in name or not name.startswith(WITHIN)
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedatt", "fedlcc"])
-def test_only_adapters_and_heads_travel(algorithm: str, prepared: Prepared) -> None:
-    setting = {"algorithm": {"name": algorithm}, **task_for(algorithm)}
+@pytest.mark.parametrize(
+    ("algorithm", "task"),
+    [
+        ("fedavg", {}),
+        ("fedatt", {}),
+        ("fedlcc", task_for("fedlcc")),
+        ("fedavg", {"task": MASKED_LM}),
+        ("fedavg", {"task": NER}),
+    ],
+)
+def test_only_adapters_and_heads_travel(algorithm: str, task: dict[str, Any], prepared: Prepared) -> None:
+    setting = {"algorithm": {"name": algorithm}, **task}
     simulation, full = prepared(**LORA, **setting), prepared(**setting)
     names = set(simulation.expected.manifest)
-    heads = {name for name in full.expected.manifest if not name.startswith("encoder.")}
+    heads = {name for name in full.expected.manifest if not name.startswith(WITHIN)}
     assert len(names - heads) == 2 * 2 * 2  # A and B of query and value in both layers
     assert names == {name for name in names if travels(name)} > heads
     packed = Parameters.of(simulation.model).pack("fp32")
@@ -82,6 +97,9 @@ def test_it_learns_with_a_fraction_of_the_bytes(tiny_config: TinyConfig, tmp_pat
     long = {"federation.rounds": 6, "training.epochs": 3, "data.validation": 0.0}
     result = grandrounds.run(tiny_config(**{**LORA, **long, "model.lora_rank": 8}), out=tmp_path / "run")
     assert result["test"]["f1"] > 0.6
+    grandrounds.run(tiny_config(), out=tmp_path / "full")
+    sent = {name: metrics(tmp_path / name)[0]["bytes_up"] for name in ("run", "full")}
+    assert sent["run"] < sent["full"] / 2
 
 
 def test_one_sites_federation_is_centralized_training(tiny_config: TinyConfig, tmp_path: Path) -> None:
@@ -135,6 +153,58 @@ def test_a_saved_model_answers_the_same_without_peft(
     assert extractor.extract(corpus(1)[0]).text == corpus(1)[0].text
 
 
+def test_pretraining_with_adapters_ends_as_one_of_hugging_faces(
+    prepared: Prepared, tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    setting = {**LORA, "task": MASKED_LM, "federation.rounds": 1}
+    practice = prepared(**setting).practice
+    model: Any = practice.initial_model()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+    save_model(tmp_path / "saved", practice.task, practice.encoder, model)
+    theirs, told = AutoModelForMaskedLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
+    assert not told["missing_keys"]
+    ids = torch.tensor([practice.encoder.tokenizer(corpus(1)[0].text).input_ids])
+    with torch.no_grad():
+        adapted = model.vocabulary(model.bert(input_ids=ids).last_hidden_state)
+        assert torch.allclose(theirs.eval()(input_ids=ids).logits, adapted, atol=1e-4)
+        start = practice.initial_model().bert(input_ids=ids).last_hidden_state
+        assert (model.bert(input_ids=ids).last_hidden_state - start).abs().max() > 0.01
+    grandrounds.run(tiny_config(**setting), out=tmp_path / "run")
+    before = {n.replace(".base_layer.", "."): v for n, v in practice.initial_model().state_dict().items()}
+    after = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert {name.split(".")[-2] for name in moved if name.startswith("bert.")} == {"query", "value"}
+    assert any(name.startswith("cls.") for name in moved)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"task": {"name": "ner"}, "model.encoder": "words"}, "'lora' adapts a transformer, and this task's model has"),
+        ({"task": {**MASKED_LM, "freeze_encoder": True}}, r"task\.freeze_encoder trains the head alone"),
+    ],
+)
+def test_adapters_that_would_not_be_there_are_refused(setting: dict[str, Any], said: str, prepared: Prepared) -> None:
+    with pytest.raises(ConfigError, match=said):
+        prepared(**LORA, **setting)
+
+
+def test_what_lies_in_lora_json_cannot_change_the_terms(
+    prepared: Prepared, tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    config = make_config(tiny_config(**LORA))
+    terms = write_terms(tmp_path / "terms", config, prepared(**LORA).practice, (0, ""))
+    path = tmp_path / "terms" / "model" / "lora.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "alpha": 900.0}))
+    again = read_terms(tmp_path / "terms")
+    assert again.digest == terms.digest
+    assert again.practice(config.training, torch.device("cpu")).encoder.lora == config.model.lora()
+
+
 def test_the_start_is_the_same_wherever_it_is_built(
     prepared: Prepared, tiny_config: TinyConfig, tmp_path: Path
 ) -> None:
@@ -155,5 +225,7 @@ def test_the_start_is_the_same_wherever_it_is_built(
 def test_options_without_adapters_are_refused(tiny_config: TinyConfig) -> None:
     with pytest.raises(ConfigError, match=r"model\.lora_rank is for adapters"):
         make_config(tiny_config(**{"model.lora_rank": 4}))
+    arm = make_config(tiny_config(**{"model.lora_rank": 4, "model.parameter_efficient": "off"}))  # of a comparison
+    assert arm.model.lora() is None
     with pytest.raises(ConfigError, match=r"model\.parameter_efficient"):
         make_config(tiny_config(**{"model.parameter_efficient": "prefix"}))

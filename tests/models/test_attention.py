@@ -5,11 +5,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from tokenizers import processors
+from transformers import BigBirdConfig, BigBirdModel, LongformerConfig, LongformerModel
 
 from grandrounds.errors import ConfigError
+from grandrounds.metrics.attention import HeadSums
 from grandrounds.models import attention
 from grandrounds.models.attention import attentions, transformer_in
 from grandrounds.models.encoder import Encoder
@@ -28,6 +32,59 @@ def test_a_batch_of_two_lengths_shows_what_each_alone_does(family: str, encoder_
     for a, b in zip(together, alone, strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
         torch.testing.assert_close(a.sum(dim=-1), torch.ones(a.shape[:3]))
+
+
+def test_a_tokenizer_that_pads_at_the_left_shows_the_same(encoder_folder: Callable[[str], Path]) -> None:
+    encoder = Encoder.find(str(encoder_folder("bert")))
+    network, texts = transformer_in(encoder.build()), [TEXTS[0], " ".join(TEXTS[1:4])]
+    usual = list(attentions(network, encoder, texts, 64))
+    encoder.tokenizer.padding_side = "left"
+    for a, b in zip(attentions(network, encoder, texts, 64), usual, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("kind", ["longformer", "big_bird", "config"])
+def test_matrices_that_are_not_from_every_token_to_every_token_are_refused(
+    kind: str, encoder_folder: Callable[[str], Path]
+) -> None:
+    encoder = Encoder.find(str(encoder_folder("bert")))
+    shape = {"vocab_size": len(encoder.tokenizer), "hidden_size": 16, "intermediate_size": 16}
+    shape |= {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 80}
+    network: Any = transformer_in(
+        LongformerModel(LongformerConfig(**shape, attention_window=8))
+        if kind == "longformer"
+        else BigBirdModel(BigBirdConfig(**shape))
+        if kind == "big_bird"
+        else encoder.build()
+    )
+    if kind == "config":
+        network.config.num_attention_heads = 4
+    with pytest.raises(ConfigError, match=r"does not show where each head looks .*; take BERT or RoBERTa"):
+        list(attentions(network, encoder, TEXTS[:2], 64))
+
+
+def test_rows_that_do_not_sum_to_one_are_refused(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = transformer_in(encoder.build())
+    forward = network.forward
+
+    def halved(*given: Any, **named: Any) -> Any:
+        out = forward(*given, **named)
+        out.attentions = tuple(layer * 0.99 for layer in out.attentions)
+        return out
+
+    monkeypatch.setattr(network, "forward", halved)
+    with pytest.raises(ConfigError, match="does not show where each head looks"):
+        list(attentions(network, encoder, TEXTS[:1], 64))
+
+
+def test_a_text_without_a_piece_is_passed_over(encoder_folder: Callable[[str], Path]) -> None:
+    encoder = Encoder.find(str(encoder_folder("bert")))
+    encoder.tokenizer.backend_tokenizer.post_processor = processors.Sequence([])  # neither [CLS] nor [SEP]
+    network, sums = transformer_in(encoder.build()), HeadSums()
+    for texts in (["\u200b"], ["\u200b", TEXTS[0]]):
+        for seen in attentions(network, encoder, texts, 64):
+            sums.add(seen)
+    assert (sums.documents, sums.tokens) == (1, len(encoder.pieces(TEXTS[:1])[0]))
 
 
 def test_it_is_what_the_network_attends_by(encoder: Encoder) -> None:

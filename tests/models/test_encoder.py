@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError
 from grandrounds.models.encoder import Encoder, last_hidden
+from grandrounds.tasks.masked_lm import MaskedLM, MaskedLMOptions
+from grandrounds.tasks.saved import save_model
 from grandrounds.tasks.sentence_re import MARKERS, SentenceRE, SentenceREOptions
 from tests.conftest import FAMILIES, TEXTS
 
@@ -106,9 +111,6 @@ def test_an_encoder_that_is_nowhere_is_named_with_the_ways_out() -> None:
 
 
 def test_a_tokenizer_without_cls_is_refused(encoder_folder: Folders, tmp_path: Path) -> None:
-    import json
-    import shutil
-
     folder = tmp_path / "without"
     shutil.copytree(encoder_folder("bert"), folder)
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
@@ -119,3 +121,41 @@ def test_a_tokenizer_without_cls_is_refused(encoder_folder: Folders, tmp_path: P
             path.write_text(json.dumps(content))
     with pytest.raises(ConfigError, match="has no cls_token; take a BERT-like encoder"):
         Encoder.find(str(folder), MARKERS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_folder_without_a_tokenizer_is_refused(family: str, encoder_folder: Folders, tmp_path: Path) -> None:
+    """transformers would make one of special pieces alone, to which every word is unknown."""
+    shutil.copytree(encoder_folder(family), tmp_path / "bare")
+    for path in (tmp_path / "bare").glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(ConfigError, match="has no tokenizer; save it beside the weights"):
+        Encoder.find(str(tmp_path / "bare"))
+    with pytest.raises(ConfigError, match="has no tokenizer; save it beside the weights"):
+        Encoder.saved(tmp_path / "bare")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_of_other_names_are_refused_but_a_pooler_may_be_missing(
+    family: str, encoder_folder: Folders, tmp_path: Path
+) -> None:
+    shutil.copytree(encoder_folder(family), tmp_path / "changed")
+    path = tmp_path / "changed" / "model.safetensors"
+    weights = load_file(path)
+    save_file({name: value for name, value in weights.items() if "pooler" not in name}, path, {"format": "pt"})
+    encoder = Encoder.find(str(tmp_path / "changed"))
+    built = encoder.build().state_dict()
+    assert all(torch.equal(value, built[name]) for name, value in weights.items() if "pooler" not in name)
+    save_file({f"student.{name}": value for name, value in weights.items()}, path, {"format": "pt"})
+    with pytest.raises(ConfigError, match=r"are not those of its config\.json: \d+ are missing, such as"):
+        encoder.build()
+    if family == "bert":
+        with pytest.raises(ConfigError, match=r"are not those of its config\.json"):
+            MaskedLM(MaskedLMOptions(length=32)).model(encoder)
+
+
+def test_a_fine_tuned_run_is_no_encoder_of_another(encoder: Encoder, task: SentenceRE, tmp_path: Path) -> None:
+    """Its weights are under names of its own, so that none of them would be found."""
+    save_model(tmp_path / "model", task, encoder, task.model(encoder))
+    with pytest.raises(ConfigError, match="or one of masked_lm"):
+        Encoder.find(str(tmp_path / "model")).build()

@@ -18,7 +18,6 @@ from grandrounds.models.lora import Lora, adapted_layers, without_adapters
 from tests.conftest import FAMILIES, TEXTS
 
 LORA = Lora(rank=3, alpha=6.0)
-MODULES = {"distilbert": ("q_lin", "v_lin")}
 
 
 def built(encoder: Encoder, lora: Lora | None = LORA, stirred: bool = False) -> nn.Module:
@@ -42,10 +41,10 @@ def states(model: nn.Module, encoder: Encoder) -> torch.Tensor:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_it_starts_as_the_encoder_and_ends_as_one(family: str, encoder_folder: Callable[[str], Path]) -> None:
     encoder = Encoder.find(str(encoder_folder(family)))
-    lora = replace(LORA, modules=MODULES.get(family, LORA.modules))
-    plain, start = built(encoder, None), built(encoder, lora)
+    plain, start = built(encoder, None), built(encoder)
+    assert len(adapted_layers(start)) == 2 * 2  # query and value of both layers, whatever they are called
     torch.testing.assert_close(states(start, encoder), states(plain, encoder))
-    trained = built(encoder, lora, stirred=True)
+    trained = built(encoder, stirred=True)
     moved = states(trained, encoder)
     assert (moved - states(plain, encoder)).abs().max() > 0.01
     standard = without_adapters(trained)
@@ -79,8 +78,22 @@ def test_gradients_are_taken_of_adapters_alone(encoder: Encoder) -> None:
 def test_a_module_that_is_not_there_is_named_with_those_that_are(encoder: Encoder) -> None:
     with pytest.raises(ConfigError, match=r"has no linear 'q_lin'; it has dense, key, query, value"):
         built(encoder, replace(LORA, modules=("q_lin",)))
-    with pytest.raises(ConfigError, match="encoder 'words' has no linear 'query'; it has none"):
+    with pytest.raises(ConfigError, match="encoder 'words' has no linear 'query' or 'value'; it has none"):
         built(Encoder.find("words", public=TEXTS))
+
+
+def test_a_list_may_name_what_only_another_encoder_has_and_more_of_a_name_than_its_end(encoder: Encoder) -> None:
+    layers = adapted_layers(built(encoder, replace(LORA, modules=("q_lin", "attention.output.dense"))))
+    assert list(layers) == [f"encoder.layer.{i}.attention.output.dense" for i in range(2)]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script.:DeprecationWarning")
+def test_deberta_calls_its_queries_otherwise() -> None:
+    from transformers import DebertaV2Config, DebertaV2Model
+
+    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    model = LORA.put_into(DebertaV2Model(DebertaV2Config(vocab_size=20, **shape)), "deberta")
+    assert [name.rpartition(".")[2] for name in adapted_layers(model)] == ["query_proj", "value_proj"]
 
 
 def test_without_peft_the_extra_is_named(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.experiment.simulation import held_out
+from grandrounds.reports.runs import Run
 from grandrounds.reproduce import PAPERS
 from grandrounds.reproduce.fedbert import LOSSES, PAPER, PRETRAINING, TUNING, _losses_told, numbers
 from grandrounds.reproduce.fedbert_stages import STAGES, encoder, overrides
@@ -35,6 +36,7 @@ OF_NOTES = {
     "model.width": 16,
     "model.heads": 2,
     "model.pieces": 200,
+    "model.vocabulary_documents": 2,
     "training.learning_rate": 0.005,
     "federation.rounds": 2,
 }
@@ -131,6 +133,7 @@ def test_every_target_says_what_stands_in_and_what_the_paper_set(all_targets: Al
     assert protocol["pre-training: encoder"] == {"paper": "BERT base", "here": "new, 2 layers x 16"}
     assert protocol["pre-training: weights"] == {"paper": "patients", "here": "patients"}
     assert protocol["fine-tuning: weights"] == {"paper": "notes", "here": "notes"}
+    assert protocol["fine-tuning: cycles"] == {"paper": "6; centralised: 4 epochs", "here": "2; centralised: 3 epochs"}
     assert protocol["fine-tuning: batch size"] == {"paper": "32", "here": "4"}
 
 
@@ -326,6 +329,13 @@ def test_cycles_are_run_only_where_they_are_named() -> None:
         ({"pretraining.task.lenght": 32}, r"task\.lenght"),
         ({"training.bacth_size": 32}, r"training\.bacth_size"),
         ({"pretrain.task.length": 32}, "pretrain"),
+        ({"pretraining.seed": True}, r"pretraining\.seed = True; it must be a whole number"),
+        ({"pretraining.federation.rounds": True}, r"pretraining\.federation\.rounds = True; it must be a whole number"),
+        (
+            {"pretraining.federation.early_stopping": 2},
+            r"'pretraining\.federation\.early_stopping' may end pre-training before .* give pretraining\.federation",
+        ),
+        ({"pretraining.federation.stop_at_f1": 0.5}, "may end pre-training before the cycle whose encoder is used"),
     ],
 )
 @pytest.mark.parametrize("target", ["table1", "table2"])
@@ -336,6 +346,40 @@ def test_a_mistake_in_either_stage_is_told_before_anything_runs(
     with pytest.raises(ConfigError, match=said):
         reproduce(PAPER, target, small(tmp_path, overrides={**SHRUNK, **changed}), runner)
     assert runner.ran == []
+
+
+def test_nothing_is_meant_for_fine_tuning_where_there_are_only_notes(tmp_path: Path) -> None:
+    runner = InProcess()
+    for key in ("training.bacth_size", "training.epochs"):
+        said = rf"'{key}' is of fine-tuning, which 'synthetic-notes' has none of; give pretraining\.{key}"
+        with pytest.raises(ConfigError, match=said):
+            reproduce(PAPER, "table2", small(tmp_path, corpus="synthetic-notes", overrides={key: 8}), runner)
+    assert runner.ran == []
+
+
+@pytest.mark.parametrize("target", ["table1", "table2"])
+def test_an_encoder_that_has_no_transformer_is_refused_at_once(target: str, tmp_path: Path) -> None:
+    runner = InProcess()
+    with pytest.raises(ConfigError, match="--encoder words has no transformer to pre-train"):
+        reproduce(PAPER, target, small(tmp_path, encoder="words"), runner)
+    assert runner.ran == []
+
+
+@pytest.mark.parametrize("by_round", [False, True])
+def test_an_arm_that_was_run_for_longer_than_it_asks_is_told_unless_rounds_are_looked_up(
+    by_round: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paper's rounds are 6 here; an arm may ask for others itself."""
+    planned = {"as asked": 6, "longer": 7, "own, as asked": 4, "own, longer": 6}
+    found = {name: Run(name, f"[federation]\nrounds = {rounds}", (), None) for name, rounds in planned.items()}
+    module = "grandrounds.reproduce.protocol"
+    monkeypatch.setattr(f"{module}._finished", lambda arm: True)
+    monkeypatch.setattr(f"{module}.read_run", lambda folder: found[folder.name.removesuffix("-seed1")])
+    study = Study(PAPER, "table1", small(tmp_path, rounds=6), InProcess())
+    own = {"own, as asked": {"federation.rounds": 4}, "own, longer": {"federation.rounds": 4}}
+    study.run("synthetic", {name: own.get(name, {}) for name in planned}, by_round=by_round)
+    told = ["longer had already been run for 7 rounds", "own, longer had already been run for 6 rounds"]
+    assert study.notes == ([] if by_round else [f"{said}, which stand here." for said in told])
 
 
 def test_notes_alone_are_enough_for_table_2_but_not_for_table_1(tmp_path: Path) -> None:

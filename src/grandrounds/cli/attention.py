@@ -17,7 +17,8 @@ from grandrounds.cli.console import counting, out, show_json, show_notes
 from grandrounds.cli.evaluate import FORMAT_HELP
 from grandrounds.cli.run import JsonOption
 from grandrounds.data.formats import each
-from grandrounds.errors import ConfigError, DataError
+from grandrounds.errors import ConfigError, DataError, GrandRoundsError
+from grandrounds.experiment.ground import LEARNT
 from grandrounds.federation.files import write_whole
 from grandrounds.metrics.attention import Heads, HeadSums
 from grandrounds.models.attention import attentions, transformer_in
@@ -25,6 +26,8 @@ from grandrounds.models.encoder import Encoder
 from grandrounds.reports.attention import markdown, pictures, rich_tables, summary, whole
 from grandrounds.reports.wording import listed
 from grandrounds.tasks.saved import load
+
+EMPTY = "documents without text"
 
 
 def attention(
@@ -60,9 +63,11 @@ def attention(
         texts = islice(_texts(chosen, text, notes), most)
         total = next((heads.documents for heads in found.values()), None)
         with counting(name, total) as step:
-            found[name] = _heads(attentions(_network(path, encoder), encoder, texts, longest), step)
+            found[name] = _heads(attentions(_network(path, encoder), encoder, texts, longest), step, notes)
         if not found[name].documents:
-            raise DataError("there is no document with text to read", path=text[0])
+            show_notes(notes)
+            problem = f"there is no document with text to read in the format '{chosen}'; name another with --format"
+            raise DataError(problem, path=text[0])
     show_notes(notes)
     if out_folder is not None:
         _write(out_folder, found)
@@ -75,11 +80,14 @@ def attention(
         out.print(f"attention.json, attention.md and the pictures are in {out_folder}", soft_wrap=True)
 
 
-def _heads(documents: Iterator[Tensor], step: Callable[[], None]) -> Heads:
+def _heads(documents: Iterator[Tensor], step: Callable[[], None], notes: Counter[str]) -> Heads:
     sums = HeadSums()
     for seen in documents:
         sums.add(seen)
-        step()
+        if seen.numel():
+            step()
+        else:
+            notes[EMPTY] += 1
     return sums.result()
 
 
@@ -106,7 +114,15 @@ def _names(models: Sequence[Path]) -> list[str]:
 
 
 def _encoder(path: Path) -> Encoder:
-    return Encoder.saved(path) if _of_a_run(path) else Encoder.find(str(path))
+    if not _of_a_run(path):
+        if str(path) in LEARNT and not path.is_dir():
+            raise ConfigError(f"'{path}' is learnt in a run, and no model before; name the model/ folder of the run")
+        return Encoder.find(str(path.resolve() if str(path) in LEARNT else path))
+    try:
+        return Encoder.saved(path)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = str(error).partition("\n")[0]
+        raise GrandRoundsError(f"the model in '{path}' is damaged; train or copy it again ({why})") from error
 
 
 def _network(path: Path, encoder: Encoder) -> PreTrainedModel:
@@ -129,12 +145,12 @@ def _texts(format: str, paths: Sequence[Path], notes: Counter[str]) -> Iterator[
         if document.text.strip():
             yield document.text
         else:
-            notes["documents without text"] += 1
+            notes[EMPTY] += 1
 
 
 def _write(folder: Path, found: Mapping[str, Heads]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "attention.json", (json.dumps(whole(found)) + "\n").encode())
+    write_whole(folder / "attention.json", (json.dumps(whole(found), allow_nan=False) + "\n").encode())
     write_whole(folder / "attention.md", markdown(found).encode())
     for name, drawn in pictures(found).items():
         write_whole(folder / name, drawn.encode())

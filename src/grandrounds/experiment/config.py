@@ -105,11 +105,12 @@ class Model(Section):
     lora_dropout: float = Field(0.0, ge=0, lt=1)
     """Of what adapters read."""
     lora_modules: list[str] = Field(["query", "value"], min_length=1)
-    """Which linear layers of the encoder get one, by the end of their name."""
+    """Which linear layers of the encoder get one, by the end of their name; `query`, `key` and `value` are found in
+    DistilBERT and DeBERTa too, which call them otherwise."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.parameter_efficient == "off":
+        if "parameter_efficient" not in self.model_fields_set:  # an arm of a comparison may say 'off'
             for key, field in Model.model_fields.items():
                 if key.startswith("lora_") and getattr(self, key) != field.default:
                     raise ConfigError(f"model.{key} is for adapters: set model.parameter_efficient = 'lora' too")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -102,8 +102,9 @@ def read_terms(folder: Path) -> Terms:
         raise GrandRoundsError(
             f"'{folder}' does not hold the terms of a federation ({error}); ask the coordinator for the enrolment again"
         ) from error
-    start = load(folder / "model")
-    return Terms(folder, make_config(content), start.task, start.encoder, (rows, digest))
+    start, config = load(folder / "model"), make_config(content)
+    encoder = replace(start.encoder, lora=config.model.lora())  # the config is in the digest, lora.json is not
+    return Terms(folder, config, start.task, encoder, (rows, digest))
 
 
 def _shared(config: Config, public: tuple[int, str]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from grandrounds.federation.seeds import derive, generator, global_seed
 from grandrounds.federation.state import Flat, Stateful, copy_into, flatten, put_back, rebuild, state_of, unfrozen
 from grandrounds.federation.training import Training, make_optimizer
 from grandrounds.models.encoder import Encoder
+from grandrounds.models.lora import check_adapted
 from grandrounds.tasks.batching import PerRow, autocast, infer, predict_logits, training_batches
 from grandrounds.tasks.saved import save_model
 from grandrounds.tasks.task import Counts, Features, Task
@@ -79,6 +80,7 @@ class Practice:
         """The model before round 1, the same wherever it is built."""
         with global_seed(self.seed, "initial weights"):
             model = self.task.model(self.encoder).to(self.device).eval()
+        check_adapted(model, self.encoder.lora)
         if self.start is not None:
             given = safetensors.load_file(self.start)
             fitting = {name: value for name, value in given.items() if name.partition(".")[0] not in self.drawn}

@@ -49,8 +49,11 @@ class HeadSums:
         self._entropy = self._divergence = self._divergence_sum = np.zeros(())
 
     def add(self, attention: Tensor) -> None:
-        """A document's, [layers, heads, tokens, tokens]: each row is where a token looks, and sums to one."""
+        """A document's, [layers, heads, tokens, tokens]: each row is where a token looks, and sums to one. One without
+        tokens is passed over."""
         layers, heads, tokens, _ = attention.shape
+        if not tokens:
+            return
         between = divergences(attention.reshape(layers * heads, tokens, tokens))
         self._entropy = self._entropy + entropies(attention)
         self._divergence = self._divergence + between

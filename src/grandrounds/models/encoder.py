@@ -135,7 +135,7 @@ class Encoder:
     def saved(cls, folder: Path) -> Encoder:
         """What `save` wrote: shapes and tokenizer, without weights."""
         name = (folder / "encoder_name").read_text().strip() if (folder / "encoder_name").exists() else "saved"
-        found = cls(name, AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder), None)
+        found = cls(name, _tokenizer(str(folder)), AutoConfig.from_pretrained(folder), None)
         lora = folder / "lora.json"
         if not lora.exists():
             return found
@@ -171,7 +171,7 @@ class Encoder:
         if self.weights is None:
             model: nn.Module = AutoModel.from_config(self.config)
         else:
-            model = self._pretrained(self.weights)
+            model = self.pretrained(AutoModel, may_lack=("pooler",))
         # Random new rows: the default, a draw around the mean of 30,000 old ones, takes seconds and no better.
         # (To mypy the method of a plain nn.Module might be a tensor.)
         model.resize_token_embeddings(len(self.tokenizer), mean_resizing=False)  # type: ignore[operator]
@@ -179,15 +179,22 @@ class Encoder:
             fill_vectors(model.embeddings.weight, self.tokenizer, self.vectors)  # type: ignore[arg-type, union-attr]
         return model if self.lora is None else self.lora.put_into(model, self.name)
 
-    def _pretrained(self, weights: str) -> nn.Module:
+    def pretrained(self, kind: Any, may_lack: tuple[str, ...]) -> Any:
+        """Such a network of transformers with the weights; only parts of these names may be new, as heads are."""
         try:
-            model: nn.Module = AutoModel.from_pretrained(
-                weights, config=copy.deepcopy(self.config), dtype=torch.float32
+            model, told = kind.from_pretrained(
+                self.weights, config=copy.deepcopy(self.config), dtype=torch.float32, output_loading_info=True
             )
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             why = str(error).partition("\n")[0]
             problem = f"the weights of encoder '{self.name}' can't be read; fetch them again ({why})"
             raise ConfigError(problem) from error
+        lacking = sorted(name for name in told["missing_keys"] if not name.startswith(may_lack))
+        if lacking:
+            raise ConfigError(
+                f"the weights of encoder '{self.name}' are not those of its config.json: {len(lacking)} are missing, "
+                f"such as {lacking[0]}; name a folder as Hugging Face saves it, or one of masked_lm"
+            )
         return model
 
     @property
@@ -276,7 +283,7 @@ AttentionMaskInterface.register(_REMEMBERING, sdpa_mask)
 def _from_hub_or_folder(name: str) -> Encoder:
     try:
         config = AutoConfig.from_pretrained(name)
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = _tokenizer(name)
     except (OSError, ValueError) as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") == "1" else ""
         raise ConfigError(
@@ -286,6 +293,13 @@ def _from_hub_or_folder(name: str) -> Encoder:
     if not tokenizer.is_fast:
         raise ConfigError(f"encoder '{name}' has no fast tokenizer; save it with a tokenizer.json first")
     return Encoder(name, tokenizer, config, name)
+
+
+def _tokenizer(place: str) -> Any:
+    tokenizer = AutoTokenizer.from_pretrained(place)
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # what transformers makes of a folder without any
+        raise ConfigError(f"'{place}' has no tokenizer; save it beside the weights")
+    return tokenizer
 
 
 def _train_word_pieces(texts: Iterable[str], size: int = 4000, name: str = "tiny") -> PreTrainedTokenizerFast:

@@ -5,7 +5,7 @@ peft puts them into an encoder; a finished model has them added to W, so that re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from grandrounds.errors import ConfigError
 
 ADAPTER = "default"
 """What peft calls the only one."""
+ALSO_CALLED = {"query": ("q_lin", "query_proj"), "value": ("v_lin", "value_proj"), "key": ("k_lin", "key_proj")}
+"""By DistilBERT and DeBERTa."""
 
 
 @dataclass(frozen=True)
@@ -23,21 +25,26 @@ class Lora:
     alpha: float = 16.0
     dropout: float = 0.0
     modules: tuple[str, ...] = ("query", "value")
-    """Linear layers that get an adapter, by the end of their name."""
+    """Linear layers that get an adapter, by the end of their name; those that an encoder lacks, others may have."""
 
     def put_into(self, model: nn.Module, encoder: str) -> nn.Module:
         """The same network with adapters, of which alone gradients are taken; A is drawn from the global generator."""
-        linear = sorted({n.rpartition(".")[2] for n, part in model.named_modules() if isinstance(part, nn.Linear)})
-        for module in self.modules:
-            if module not in linear:
-                there = ", ".join(linear) or "none"
-                raise ConfigError(f"model.lora_modules: encoder '{encoder}' has no linear '{module}'; it has {there}")
+        linear = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)]
+        found = [own for module in self.modules if (own := _own_name(module, linear)) is not None]
+        if not found:
+            there = ", ".join(sorted({name.rpartition(".")[2] for name in linear})) or "none"
+            asked = " or ".join(f"'{module}'" for module in self.modules)
+            raise ConfigError(f"model.lora_modules: encoder '{encoder}' has no linear {asked}; it has {there}")
         peft = _peft()
-        config = peft.LoraConfig(
-            r=self.rank, lora_alpha=self.alpha, lora_dropout=self.dropout, target_modules=list(self.modules)
-        )
+        config = peft.LoraConfig(r=self.rank, lora_alpha=self.alpha, lora_dropout=self.dropout, target_modules=found)
         adapted: nn.Module = peft.inject_adapter_in_model(config, model, ADAPTER)
         return adapted
+
+
+def _own_name(module: str, linear: Sequence[str]) -> str | None:
+    """What this encoder calls it."""
+    names = (module, *ALSO_CALLED.get(module, ()))
+    return next((name for name in names if any(f".{one}".endswith(f".{name}") for one in linear)), None)
 
 
 def without_adapters(model: nn.Module) -> dict[str, Tensor]:
@@ -47,6 +54,15 @@ def without_adapters(model: nn.Module) -> dict[str, Tensor]:
     for name, part in adapted_layers(model).items():
         weights[f"{name}.weight"] = weights[f"{name}.weight"] + part.get_delta_weight(ADAPTER).detach()
     return weights
+
+
+def check_adapted(model: nn.Module, lora: Lora | None) -> None:
+    """Whether what was asked for is in the model: a task may build one without the encoder's transformer."""
+    if lora is not None and not adapted_layers(model):
+        raise ConfigError(
+            "model.parameter_efficient = 'lora' adapts a transformer, and this task's model has none; name one as "
+            "model.encoder, or set it to 'off'"
+        )
 
 
 def adapted_layers(model: nn.Module) -> Mapping[str, Any]:

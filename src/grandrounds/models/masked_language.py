@@ -9,8 +9,6 @@ from __future__ import annotations
 import copy
 from typing import Any, Protocol
 
-import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertForPreTraining
@@ -60,7 +58,12 @@ class MaskedLanguage(nn.Module):
         else:
             self.bert.pooler = None  # nothing else reads it
         if freeze_encoder:
+            if encoder.lora is not None:
+                raise ConfigError("task.freeze_encoder trains the head alone: leave out model.parameter_efficient")
             self.bert.requires_grad_(False)
+        if encoder.lora is not None:
+            # The word embeddings stand still, and with them the matrix that scores the vocabulary.
+            self.bert = encoder.lora.put_into(self.bert, encoder.name)
 
     @property
     def embeddings(self) -> Tensor:
@@ -82,7 +85,7 @@ class MaskedLanguage(nn.Module):
 
 def _pretraining(encoder: Encoder) -> Any:
     """The network with both heads; a checkpoint without them gets new ones."""
-    config = copy.deepcopy(encoder.config)
+    config = encoder.config
     if config.model_type != "bert":
         raise ConfigError(
             f"masked_lm trains BERT, and encoder '{encoder.name}' is of the kind '{config.model_type}'; "
@@ -91,9 +94,5 @@ def _pretraining(encoder: Encoder) -> Any:
     if len(encoder.tokenizer) > config.vocab_size:
         raise ConfigError(f"encoder '{encoder.name}' has {config.vocab_size} word embeddings, its tokenizer more")
     if encoder.weights is None:
-        return BertForPreTraining(config)
-    try:
-        return BertForPreTraining.from_pretrained(encoder.weights, config=config, dtype=torch.float32)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        why = str(error).partition("\n")[0]
-        raise ConfigError(f"the weights of encoder '{encoder.name}' can't be read; fetch them again ({why})") from error
+        return BertForPreTraining(copy.deepcopy(config))
+    return encoder.pretrained(BertForPreTraining, may_lack=("cls.", "bert.pooler."))

@@ -45,8 +45,13 @@ def summary(models: Models) -> dict[str, Any]:
             }
             for name, heads in models.items()
         ],
-        **{measure: compared(models, measure) for measure in MEASURES},
+        **{measure: [[_known(x) for x in row] for row in compared(models, measure)] for measure in MEASURES},
     }
+
+
+def _known(value: float) -> float | None:
+    """JSON has no nan."""
+    return None if np.isnan(value) else value
 
 
 def whole(models: Models) -> dict[str, Any]:

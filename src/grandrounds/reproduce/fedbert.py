@@ -24,6 +24,7 @@ from grandrounds.reproduce.fedbert_stages import (
     START,
     STATED,
     TOLD,
+    check_of_notes,
     content,
     cycles,
     encoder,
@@ -89,6 +90,8 @@ def table2(study: Study) -> PaperTable:
     ((theirs, place),) = study.places.items()
     if STAGES[place].entities is not None:
         study.config(place)  # overrides of the second stage are checked, though nothing of it runs
+    else:
+        check_of_notes(place, study.wish)
     notes = STAGES[place].notes
     study.places = {theirs: notes}
     _pretrain(study, notes)
@@ -150,7 +153,7 @@ def _check(study: Study) -> None:
 
 def _pretrain(study: Study, notes: str) -> dict[str, list[Run]]:
     """Finished arms are read, so that every target may ask."""
-    return study.run(notes, pretraining_arms(study.wish), _seeds(study))
+    return study.run(notes, pretraining_arms(study.wish), _seeds(study), by_round=True)
 
 
 def _seeds(study: Study) -> Sequence[int]:

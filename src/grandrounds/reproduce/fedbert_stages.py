@@ -22,6 +22,7 @@ from grandrounds.reproduce.wish import Overrides, Wish
 FIRST = "pretraining."
 CYCLES = f"{FIRST}federation.rounds"
 SEED = f"{FIRST}seed"
+ENDING = (f"{FIRST}federation.early_stopping", f"{FIRST}federation.stop_at_f1")
 USED_CYCLE = 10
 BERT_BASE = "google-bert/bert-base-cased"
 SCRATCH = ("new", "tiny")
@@ -149,6 +150,9 @@ STAGES = {
 
 def overrides(corpus: str, given: Overrides) -> Overrides:
     """Those of the corpus's stage."""
+    for key in ENDING:
+        if given.get(key):
+            raise ConfigError(f"'{key}' may end pre-training before the cycle whose encoder is used; give {CYCLES}")
     if corpus not in NOTES:
         for key in OF_NEW:
             if f"model.{key}" in given:
@@ -161,7 +165,16 @@ def overrides(corpus: str, given: Overrides) -> Overrides:
     }
 
 
+def check_of_notes(corpus: str, wish: Wish) -> None:
+    """Where only the first stage runs, nothing may be meant for the second."""
+    for key in wish.overrides:
+        if "." in key and not key.startswith(FIRST):
+            raise ConfigError(f"'{key}' is of fine-tuning, which '{corpus}' has none of; give {FIRST}{key}")
+
+
 def content(corpus: str, wish: Wish) -> dict[str, Any]:
+    if wish.encoder_place == "words":
+        raise ConfigError("--encoder words has no transformer to pre-train; name a BERT, 'new' or 'tiny'")
     if corpus in NOTES:
         return _pretraining(NOTES[corpus], wish)
     stages = STAGES[corpus]
@@ -172,7 +185,7 @@ def content(corpus: str, wish: Wish) -> dict[str, Any]:
 def cycles(wish: Wish) -> int:
     """How many pre-training has; the last one's encoder is used."""
     asked = wish.overrides.get(CYCLES, USED_CYCLE)
-    if not isinstance(asked, int) or asked < 1:
+    if type(asked) is not int or asked < 1:  # true is an int too
         raise ConfigError(f"{CYCLES} = {asked!r}; it must be a whole number, at least 1")
     return asked
 
@@ -180,7 +193,7 @@ def cycles(wish: Wish) -> int:
 def one_seed(wish: Wish) -> int | None:
     """Of pre-training that is done once, for every seed of fine-tuning; None: each has its own."""
     asked = wish.overrides.get(SEED)
-    if asked is not None and (not isinstance(asked, int) or asked < 0):
+    if asked is not None and (type(asked) is not int or asked < 0):
         raise ConfigError(f"{SEED} = {asked!r}; it must be a whole number")
     return asked
 
@@ -202,15 +215,19 @@ def encoder(notes: str, pretraining: str, cycle: int, wish: Wish) -> Left:
 
 
 def tuning_arm(tuning: str, start: Left, wish: Wish) -> Overrides:
-    """Centralised fine-tuning takes as many epochs as the paper's does for so many cycles: 4 for 6."""
     if tuning == FEDERATED:
         return {"algorithm.name": "fedavg", "model.encoder": start}
     return {
         "algorithm.name": "centralized",
         "model.encoder": start,
         "training.optimizer_state": "keep",
-        "federation.rounds": max(1, round(wish.rounds * 4 / 6)),
+        "federation.rounds": _centralized(wish.rounds),
     }
+
+
+def _centralized(cycles: int) -> int:
+    """Centralised fine-tuning takes as many epochs as the paper's does for so many cycles: 4 for 6."""
+    return max(1, round(cycles * 4 / 6))
 
 
 def _pretraining(notes: NotesCorpus, wish: Wish) -> dict[str, Any]:
@@ -266,7 +283,8 @@ _OF_NOTES: dict[str, Callable[[Config], object]] = {
     "next sentences": lambda config: "yes" if config.task_options().next_sentence else "no",
     **_BOTH,
 }
-TOLD = {**_told(_OF_NOTES, "masked_lm", "pre-training"), **_told(_BOTH, "ner", "fine-tuning")}
+_OF_ENTITIES: dict[str, Callable[[Config], object]] = {**_BOTH, "cycles": lambda config: _length_told(config)}
+TOLD = {**_told(_OF_NOTES, "masked_lm", "pre-training"), **_told(_OF_ENTITIES, "ner", "fine-tuning")}
 STATED = {
     "pre-training: encoder": "BERT base",
     "pre-training: word pieces of a row": "BERT's own",
@@ -293,3 +311,8 @@ def _size_told(config: Config) -> str:
     if model.encoder != "new":
         return Path(model.encoder).name
     return f"new, {model.layers or 4} layers x {model.width or 256}"
+
+
+def _length_told(config: Config) -> str:
+    epochs = _centralized(config.federation.rounds) * config.training.epochs
+    return f"{config.federation.rounds}; centralised: {epochs} epochs"

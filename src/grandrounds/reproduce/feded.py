@@ -138,7 +138,7 @@ def table7(study: Study) -> PaperTable:
     arms: dict[str, Overrides] = {name: {**arm(name, study.wish), **one} for name in METHODS}
     arms |= {f"feded-{e}": {"algorithm.name": "feded", "federation.compression": e, **one} for e in ENCODINGS[1:]}
     titles = {"fedavg": "FedAvg", "fedatt": "FedAtt", "feded": "FedED, fp32"}
-    runs = {place: study.run(ours, arms) for place, ours in study.places.items()}
+    runs = {place: study.run(ours, arms, by_round=True) for place, ours in study.places.items()}
     rows = []
     for name in arms:
         theirs = numbers()["table7"][name.partition("-")[0]]

@@ -112,16 +112,18 @@ class Study:
         return make_config(content, {**wish.changes(content["algorithm"]["name"]), **own})
 
     def run(
-        self, corpus: str, arms: Mapping[str, Overrides], seeds: Sequence[int] | None = None
+        self, corpus: str, arms: Mapping[str, Overrides], seeds: Sequence[int] | None = None, by_round: bool = False
     ) -> dict[str, list[Run]]:
-        """The arms' runs, one a seed. An arm's name is its folder's, so that targets with the same arm share it."""
+        """The arms' runs, one a seed. An arm's name is its folder's, so that targets with the same arm share it; one
+        that has been run for longer is told, unless the target looks up rounds by their number."""
         made = list(self._made(corpus, arms, seeds or self.seeds))
         waiting = [arm for arm in made if not _finished(arm)]
         if waiting:
             self._runner(waiting, self.base)
         runs = {name: [read_run(arm.folder) for arm in made if arm.name == name] for name in arms}
         self.arms.update({name: _told(own) for name, own in arms.items()})
-        self._note_longer(arms, runs)
+        if not by_round:
+            self._note_longer(arms, runs)
         return runs
 
     def folder(self, corpus: str, arm: str, seed: int) -> Path:
@@ -141,7 +143,7 @@ class Study:
     def _note_longer(self, arms: Mapping[str, Overrides], runs: Mapping[str, Sequence[Run]]) -> None:
         for name, repeats in runs.items():
             planned = max(run.planned or 0 for run in repeats)
-            if planned > self.wish.rounds and "federation.rounds" not in arms[name]:
+            if planned > arms[name].get("federation.rounds", self.wish.rounds):
                 self.notes.append(f"{name} had already been run for {planned} rounds, which stand here.")
 
     def finish(self, table: PaperTable) -> PaperTable:

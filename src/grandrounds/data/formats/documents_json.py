@@ -12,12 +12,12 @@ from typing import Any
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats.json_values import integer, items, pair, string, strings
 from grandrounds.data.formats.json_values import load as load_json
-from grandrounds.data.formats.source import Format, Notes, lines, load, save
+from grandrounds.data.formats.source import Format, Notes, lines, save, stream
 from grandrounds.errors import DataError, unknown
 
 
 def read(path: Path, notes: Notes) -> Iterator[Document]:
-    yield from parse(load(path), path)
+    yield from _parsed(stream(path), path)
 
 
 def write(documents: Sequence[Document], path: Path, notes: Notes) -> None:
@@ -26,7 +26,11 @@ def write(documents: Sequence[Document], path: Path, notes: Notes) -> None:
 
 def parse(content: str, path: Path) -> Iterator[Document]:
     """The documents of a file's content; `path` is for messages."""
-    for i, line in enumerate(lines(content), start=1):
+    return _parsed(lines(content), path)
+
+
+def _parsed(lines: Iterable[str], path: Path) -> Iterator[Document]:
+    for i, line in enumerate(lines, start=1):
         if line.strip():
             try:
                 yield _document(load_json(line, "each line is one document"), "document")
