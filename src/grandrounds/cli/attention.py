@@ -105,7 +105,7 @@ def _readers(models: Sequence[Path]) -> dict[str, Encoder]:
 
 def _names(models: Sequence[Path]) -> list[str]:
     """As much of the end of each path as tells them apart."""
-    paths = [path.resolve().parts for path in models]
+    paths = [path.absolute().parts for path in models]  # a link has a name of its own
     if len(set(paths)) < len(paths):
         raise ConfigError("a model is named twice; name different ones")
     lengths = range(1, max(map(len, paths)) + 1)

@@ -96,7 +96,7 @@ def rich_tables(models: Models) -> list[Table]:
     for title, (head, *rows) in tables(models).items():
         table = Table(title=Text(title))
         for column, name in enumerate(head):
-            table.add_column(Text(name), justify="right" if column else "left")
+            table.add_column(Text(name), justify="right" if column else "left", overflow="fold")
         for row in rows:
             table.add_row(*map(Text, row))
         made.append(table)
