@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_from_notes_to_a_vocabulary(site: Path) -> None:
     out = counted(site)
     assert b"fever" in out.read_bytes()
     assert b"zanar" not in out.read_bytes()
-    about = run("vocabulary", "merge", out, out, "--size", "100", "--out", site / "vocab.txt", "--json").json()
+    about = run("vocabulary", "merge", out, "--size", "100", "--out", site / "vocab.txt", "--json").json()
     pieces = (site / "vocab.txt").read_text().splitlines()
     assert about["pieces"] == len(pieces) <= 100
     assert pieces[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -78,7 +79,7 @@ def test_the_policy_is_asked_before_anything_is_read(site: Path) -> None:
 def test_where_no_string_is_common_enough_that_is_said_and_nothing_written(site: Path) -> None:
     notes = (site / "notes", "--format", "text", "--policy", site / "policy.toml", "--out", site / "none.counts")
     said = run("vocabulary", "count", *notes, "--documents", "99").complaint()
-    assert said.startswith("no word, nor a part of one, is in 99 of 7 documents")
+    assert said.startswith("no word, nor a part of one, is in 99 of 4 documents")
     assert not (site / "none.counts").exists()
     (site / "none.counts").write_bytes(VocabularyCounts(99, {}).pack("fp32").to_bytes())
     said = run("vocabulary", "merge", site / "none.counts", "--out", site / "v.txt").complaint()
@@ -122,3 +123,29 @@ def test_what_is_no_count_is_said(site: Path) -> None:
         "can't be read as vocabulary counts"
         in run("vocabulary", "merge", site / "policy.toml", "--out", site / "v.txt").complaint()
     )
+
+
+def test_a_patient_s_notes_are_one_and_notes_of_nobody_are_told(tmp_path: Path) -> None:
+    lines = [{"text": f"{text} zanarq", "patient": "7"} for text in NOTES]
+    (tmp_path / "policy.toml").write_text("vocabulary = 3\n")
+    path = tmp_path / "notes.jsonl"
+    asked = (path, "--format", "notes-json", "--policy", tmp_path / "policy.toml", "--out", tmp_path / "a.counts")
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "is in 3 of 1 documents" in run("vocabulary", "count", *asked).complaint()
+    path.write_text("".join(json.dumps({"text": line["text"]}) + "\n" for line in lines))
+    counted = run("vocabulary", "count", *asked, "--json")
+    assert "note: 3 documents do not say whose they are" in counted.stderr
+    assert {key: counted.json()[key] for key in ("documents", "counted", "without_patient")} == {
+        "documents": 3,
+        "counted": 3,
+        "without_patient": 3,
+    }
+
+
+def test_counts_of_one_site_twice_or_of_made_up_notes_are_refused(site: Path) -> None:
+    out = counted(site)
+    (site / "copy.counts").write_bytes(out.read_bytes())
+    merged = run("vocabulary", "merge", out, site / "copy.counts", "--out", site / "vocab.txt")
+    assert "holds the same counts as" in merged.complaint()
+    made = (site / "notes", "--format", "synthetic", "--policy", site / "policy.toml", "--out", site / "b.counts")
+    assert "a site counts documents of its own" in run("vocabulary", "count", *made).complaint()

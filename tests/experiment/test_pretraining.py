@@ -320,3 +320,39 @@ def test_a_vocabulary_in_which_a_piece_is_twice_is_refused(tmp_path: Path) -> No
     path.write_text("pain\npain\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="a word piece a line, each once"):
         Encoder.new(Size(1, 8, 2, 100, 0.1), (), path)
+
+
+@pytest.mark.parametrize("content", ["", "\n", "[PAD]\n[UNK]\n"])
+def test_a_vocabulary_without_a_piece_is_refused(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match="it must have a word piece a line"):
+        Encoder.new(Size(1, 8, 2, 100, 0.1), (), path)
+
+
+def test_patients_are_kept_together_only_where_notes_say_whose_they_are(config: Pretraining, tmp_path: Path) -> None:
+    deal = {"scheme": "iid", "sites": 2, "unit": "patient"}
+    named = Path(config()["data"]["train"]).read_text("utf-8").splitlines()
+    path = tmp_path / "notes.jsonl"
+    path.write_text("\n".join(named[:50] + [line.replace('"patient"', '"subject"') for line in named[50:]]))
+    partly = config(partition=deal, **{"data.train": str(path)})
+    notes = prepare(make_config(partly), Path(), tmp_path / "a").notes
+    assert notes["documents that do not say whose they are, each as a patient's own"] == 10
+    path.write_text("\n".join(named).replace('"patient"', '"subject"'))
+    with pytest.raises(ConfigError, match="none says whose it is: give each a field 'patient'"):
+        prepare(make_config(partly), Path(), tmp_path / "b")
+
+
+def test_a_new_encoder_begins_with_how_common_pieces_are_at_the_sites(config: Pretraining, tmp_path: Path) -> None:
+    model = {"encoder": "new", "vocabulary": "sites", "vocabulary_documents": 2, "pieces": 100, "width": 16}
+    made = make_config(config(model={**model, "layers": 1}))
+    simulated = prepare(made, Path(), tmp_path)
+    guess = simulated.model.state_dict()["cls.predictions.bias"].exp()
+    assert float(guess.sum()) == pytest.approx(1)
+    pieces = simulated.practice.encoder.tokenizer.convert_ids_to_tokens(list(range(len(guess))))
+    known = dict(zip(pieces, guess.tolist(), strict=True))
+    assert known["again"] == pytest.approx(known["eased"])  # once a sentence, both
+    assert known["the"] == pytest.approx(2 * known["again"], rel=0.01)
+    assert known["[MASK]"] < known["again"] / 50
+    again = prepare(made, Path(), tmp_path)  # as a worker or a resumed run finds it
+    assert again.model.state_dict()["cls.predictions.bias"].equal(simulated.model.state_dict()["cls.predictions.bias"])

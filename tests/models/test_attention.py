@@ -129,3 +129,17 @@ def test_the_encoder_is_found_within_a_tasks_network(encoder: Encoder) -> None:
 def test_a_network_without_heads_is_refused() -> None:
     with pytest.raises(ConfigError, match="no attention heads"):
         transformer_in(Encoder.find("words", public=TEXTS).build())
+
+
+def test_of_a_text_without_a_piece_there_is_nothing(encoder: Encoder) -> None:
+    network = transformer_in(encoder.build())
+    shown = list(attentions(network, encoder, [TEXTS[0], "\u200b\u0301", TEXTS[1]], 64))
+    assert [seen.numel() > 0 for seen in shown] == [True, False, True]
+
+
+def test_attention_that_is_no_number_is_refused(encoder: Encoder) -> None:
+    network = transformer_in(encoder.build())
+    with torch.no_grad():
+        next(network.parameters()).fill_(torch.nan)
+    with pytest.raises(ConfigError, match="its weights are broken, or nan"):
+        list(attentions(network, encoder, TEXTS[:2], 64))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from grandrounds.models.word_pieces import by_person, count_strings, cut, learn_pieces, words_in
+from grandrounds.errors import ConfigError
+from grandrounds.models.word_pieces import by_person, count_strings, cut, learn_pieces, piece_counts, words_in
 
 SYLLABLES = ("car", "di", "o", "my", "pa", "thy", "neph", "ro", "itis", "hepa", "gas", "tri", "c")
 
@@ -67,7 +69,18 @@ def test_a_rare_word_within_a_common_one_is_not_told() -> None:
 
 def test_documents_of_a_patient_are_one_and_so_are_equal_texts() -> None:
     texts = by_person([("7", "rest"), (None, "pain"), ("7", "fever"), (None, "pain"), ("7", "rest"), ("8", "pain")])
-    assert texts == ["rest\nfever", "pain", "pain"]
+    assert texts == ["rest\nfever", "pain"]
+
+
+def test_a_note_under_five_names_is_one_document() -> None:
+    assert count_strings(by_person((str(i), "jean valjean") for i in range(5)), 5) == {}
+
+
+def test_a_vocabulary_too_small_for_the_letters_is_refused() -> None:
+    counts = {"abc": 3, "cab": 2}  # a, c at the start of words; ##a, ##b, ##c within
+    assert learn_pieces(counts, 5) == ["##a", "##b", "##c", "a", "c"]
+    with pytest.raises(ConfigError, match=r"of 9 word pieces has no room for all letters, .* are 5,"):
+        learn_pieces(counts, 4)
 
 
 def test_what_is_counted_is_the_text() -> None:
@@ -119,3 +132,9 @@ def test_a_word_without_pieces_is_unknown() -> None:
     assert cut("ab", {"a", "##b"}) == ["a", "##b"]
     assert cut("abc", {"a", "##b"}) is None
     assert cut("ba", {"a", "##b"}) is None
+
+
+def test_pieces_are_counted_as_words_are_cut() -> None:
+    counts = {"fevers": 3, "##vers": 2, "fun": 5}
+    pieces = ["[UNK]", "f", "fe", "##ver", "##s", "##v", "##un"]
+    assert piece_counts(counts, pieces) == [0, 5, 3, 5, 5, 0, 5]  # fe ##ver ##s, ##ver ##s, f ##un

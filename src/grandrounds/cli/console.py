@@ -95,7 +95,7 @@ class Live:
     def started(self, ground: Ground, rounds: int, done: int) -> None:
         if not self._quiet:
             held = sum(row.examples for row in ground.table)
-            served = ", ".join(f"{name} {len(split)}" for name, split in ground.splits.items())
+            served = ", ".join(f"{name} {len(split)} rows" for name, split in ground.splits.items())
             self.say(f"{len(ground.table)} sites with {held} examples; the server holds {served}")
             show_notes(ground.notes)
             if ground.left_out:

@@ -25,7 +25,7 @@ from grandrounds.reports.plots import Dealt, documents_and_entropy
 from grandrounds.reports.report import write_partition
 from grandrounds.reports.wording import H_COLUMN, spread
 from grandrounds.tasks import TASKS
-from grandrounds.tasks.task import UNITS, no_example
+from grandrounds.tasks.task import UNITS, no_example, without_patient
 
 app = typer.Typer(help="Look at corpora, convert them, deal them out to sites.", no_args_is_help=True)
 Files = Annotated[
@@ -156,6 +156,7 @@ def partition(
     examples, left = made.examples(corpus.documents)
     if not examples:
         raise no_example(made, "the corpus holds", left)
+    left = {**left, **without_patient(corpus.documents, unit or made.unit)}
     dealt = deal(
         made.units(examples, corpus.documents, unit or made.unit),
         scheme,

@@ -45,7 +45,8 @@ def reproduce(
         Optional[str],
         typer.Option(
             help="A hub name or a folder; by default the paper's, words for fedds, and tiny for synthetic. For "
-            "fedner the frozen language model, such as ELMo's folder; by default none. For fedbert a BERT, or new."
+            "fedner the frozen language model, such as ELMo's folder; by default none. For fedbert a BERT, by default "
+            "the paper's on its own corpora, else new."
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each arm, with seeds 1 to N.", min=1)] = 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -14,8 +15,8 @@ from rich.text import Text
 from grandrounds.cli.console import counting, out, show_json, show_notes, waiting
 from grandrounds.cli.data import FormatOption, ReaderOptions, read_files, source_of
 from grandrounds.cli.run import JsonOption
-from grandrounds.data.corpora import stream_source
-from grandrounds.errors import GrandRoundsError
+from grandrounds.data.corpora import MADE_HERE, stream_source
+from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.payloads import Expected, Packed, PayloadError, VocabularyCounts, unpack
 from grandrounds.federation.policy import Policy
@@ -30,6 +31,10 @@ from grandrounds.models.word_pieces import (
     write_pieces,
 )
 
+NOBODYS = (
+    "documents do not say whose they are: a patient who has several counts as often, so that the threshold protects "
+    "less; give each a 'patient' (notes-json, mimic-notes), or a higher --documents"
+)
 app = typer.Typer(help="Learn word pieces from all sites' text, which stays where it is.", no_args_is_help=True)
 
 
@@ -55,24 +60,31 @@ def count(
     allowed = Policy.load(policy)
     least = documents or allowed.vocabulary or 1
     allowed.check(VocabularyCounts(least, {}).pack("fp32"))  # before hours of counting
+    if format in MADE_HERE:
+        raise ConfigError(f"a site counts documents of its own, and '{format}' ones are made here; name their format")
     source, notes = source_of(files, format, option), Counter[str]()
     with waiting("counting"):
         texts = [(read.attributes.get("patient"), read.text) for read in stream_source(source, "train", notes)]
-        counts = count_strings(by_person(texts), least)
+        held = by_person(texts)
+        counts = count_strings(held, least)
+    if nobodys := sum(patient is None for patient, _ in texts):
+        notes[NOBODYS] += nobodys
+    show_notes(notes)
     if not counts:
         raise GrandRoundsError(
-            f"no word, nor a part of one, is in {least} of {len(texts):,} documents; count more of them together, or "
+            f"no word, nor a part of one, is in {least} of {len(held):,} documents; count more of them together, or "
             "take a lower number that the policy allows"
         )
     packed = VocabularyCounts(least, counts).pack("fp32")
     allowed.check(packed)
     write_whole(out_path, packed.to_bytes())
     if as_json:
-        show_json({"documents": len(texts), "least": least, "strings": len(counts), "bytes": packed.nbytes})
+        told = {"documents": len(texts), "counted": len(held), "without_patient": nobodys}
+        show_json({**told, "least": least, "strings": len(counts), "bytes": packed.nbytes})
         return
-    show_notes(notes)
+    joined = "" if len(held) == len(texts) else f" (of {len(texts):,}: a patient's are one, and equal ones)"
     out.print(
-        f"{len(counts):,} strings, each in at least {least} of {len(texts):,} documents, are in '{out_path}' "
+        f"{len(counts):,} strings, each in at least {least} of {len(held):,} documents{joined}, are in '{out_path}' "
         f"({packed.nbytes:,} bytes); look through them with 'grandrounds vocabulary show {out_path}', then send the "
         "file to the coordinator",
         soft_wrap=True,
@@ -113,10 +125,13 @@ def merge(
 
     Example: `grandrounds vocabulary merge *.counts --size 8000 --out vocab.txt`
     """
-    total: Counter[str] = Counter()
+    total, seen = Counter[str](), dict[bytes, Path]()
     with counting("reading", len(files)) as step:
         for file in files:
             total.update(_read(file).counts)
+            first = seen.setdefault(sha256(file.read_bytes()).digest(), file)
+            if first is not file:
+                raise GrandRoundsError(f"'{file}' holds the same counts as '{first}'; give those of each site once")
             step()
     if not total:
         raise GrandRoundsError("the counts hold no string to learn word pieces from; ask the sites to count again")
@@ -145,7 +160,9 @@ def compare(
     which all have, do not count.
     """
     ours, theirs = (_pieces(path) for path in (one, other))
-    texts = [document.text for document in read_files(files, format, option).documents]
+    corpus = read_files(files, format, option)
+    show_notes(corpus.notes)
+    texts = [document.text for document in corpus.documents]
     rows = [{"vocabulary": path.name, **_cutting(known, texts)} for path, known in ((one, ours), (other, theirs))]
     shared = len(ours & theirs) / max(len(ours), len(theirs))
     if as_json:

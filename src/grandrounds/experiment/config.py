@@ -85,7 +85,7 @@ class Model(Section):
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Instead of the encoder's own; 0 saves up to 40% of a step on a CPU, where dropping out attention is slow."""
     layers: int | None = Field(None, ge=1)
-    """Of the encoder `new`, as are the next four; by default 4."""
+    """Of the encoder `new`, as are the next five; by default 4."""
     width: int | None = Field(None, ge=8)
     """By default 256."""
     heads: int | None = Field(None, ge=1)
@@ -94,6 +94,8 @@ class Model(Section):
     """How many word pieces it learns from public text; by default 8000."""
     dropout: float | None = Field(None, ge=0, lt=1)
     """By default 0.1, as BERT's."""
+    positions: Literal["random", "sinusoidal"] | None = None
+    """What its embeddings of positions begin as, before they are learnt; by default random, as BERT's."""
     warm_up: int = Field(0, ge=0)
     """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
     gives for nothing, `tiny` has to learn."""

@@ -20,7 +20,7 @@ from grandrounds.federation.learner import Practice, Server, Split
 from grandrounds.federation.payloads import Expected, PublicSet
 from grandrounds.federation.state import unfrozen
 from grandrounds.models.encoder import Encoder, Size
-from grandrounds.models.word_pieces import write_pieces
+from grandrounds.models.word_pieces import piece_counts, write_pieces
 from grandrounds.tasks import Task
 from grandrounds.tasks.task import Features
 
@@ -81,7 +81,9 @@ def resolved(encoder: str, base: Path) -> str:
 
 LEARNT = ("tiny", "words", "new")
 """Encoders whose vocabulary comes from the public text, or from a file of vectors or word pieces."""
-OF_NEW = ("layers", "width", "heads", "pieces", "dropout")
+USAGE = "usage.safetensors"
+"""In a run's vocabulary/: how often sites use each word piece."""
+OF_NEW = ("layers", "width", "heads", "pieces", "dropout", "positions")
 
 
 def find_encoder(
@@ -105,7 +107,8 @@ def find_encoder(
             if name == "new":
                 pieces = _file_of_pieces(model, base)
                 if model.vocabulary == "sites":
-                    pieces = _learnt_from(counted, model, learnt.parent)
+                    pieces, usage = _learnt_from(counted, model, learnt.parent)
+                    write_whole(learnt.parent / USAGE, safetensors.save({"usage": usage}))
                 made = Encoder.new(_size(model), public, pieces, task.markers)
             else:
                 words = None if vectors is None or model.vocabulary == "public" else model.most_words
@@ -114,6 +117,8 @@ def find_encoder(
             learnt.parent.mkdir(exist_ok=True)
             part.rename(learnt)
         found = replace(Encoder.saved(learnt), vectors=vectors)
+        if (told := learnt.parent / USAGE).exists():
+            found = replace(found, usage=safetensors.load_file(told)["usage"])
     if model.attention_dropout is not None:
         found = found.dropping_attention(model.attention_dropout)
     return replace(found, lora=model.lora())
@@ -137,14 +142,18 @@ def _check_options(name: str, model: Model) -> None:
 def _size(model: Model) -> Size:
     width = model.width or 256
     heads = model.heads or max(width // 64, 1)
-    return Size(model.layers or 4, width, heads, model.pieces or 8000, 0.1 if model.dropout is None else model.dropout)
+    dropout = 0.1 if model.dropout is None else model.dropout
+    return Size(model.layers or 4, width, heads, model.pieces or 8000, dropout, model.positions or "random")
 
 
 def _file_of_pieces(model: Model, base: Path) -> Path | None:
     return None if model.vocabulary in (None, "public", "sites") else base / model.vocabulary
 
 
-def _learnt_from(counted: Callable[[], Mapping[str, int]] | None, model: Model, folder: Path) -> Path:
+def _learnt_from(
+    counted: Callable[[], Mapping[str, int]] | None, model: Model, folder: Path
+) -> tuple[Path, torch.Tensor]:
+    """Word pieces as a file, and how often each is used."""
     if counted is None:
         raise ConfigError(
             "model.vocabulary = 'sites' is for simulations; between hosts sites count with 'grandrounds vocabulary "
@@ -156,8 +165,8 @@ def _learnt_from(counted: Callable[[], Mapping[str, int]] | None, model: Model, 
         raise ConfigError(f"no string is in {least} documents of a site; lower model.vocabulary_documents")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "pieces.txt"
-    write_pieces(path, counts, _size(model).pieces)
-    return path
+    pieces = write_pieces(path, counts, _size(model).pieces)
+    return path, torch.tensor(piece_counts(counts, pieces), dtype=torch.float32)
 
 
 def warmed_up(config: Config, practice: Practice, splits: Mapping[str, Split], folder: Path) -> Practice:

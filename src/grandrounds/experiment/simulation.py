@@ -43,7 +43,7 @@ from grandrounds.federation.shelf import Shelf
 from grandrounds.federation.training import Training
 from grandrounds.models.word_pieces import by_person, count_strings
 from grandrounds.tasks import TASKS, Task
-from grandrounds.tasks.task import Features, no_example
+from grandrounds.tasks.task import Features, no_example, without_patient
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     if not examples:
         raise no_example(task, "the corpora hold", left)
     notes = corpora.notes + Counter(left)
+    notes.update(without_patient(corpora.training_documents(), config.partition.unit or task.unit))
     rows = _Rows(config, task, corpora, examples)
     if config.data.mask_overlap:
         notes.update(corpora.mask(config, examples, rows.dealt.sites))

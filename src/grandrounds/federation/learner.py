@@ -24,7 +24,7 @@ from grandrounds.federation.payloads import LabelCounts, Parameters, Predictions
 from grandrounds.federation.policy import RefusalError
 from grandrounds.federation.seeds import derive, generator, global_seed
 from grandrounds.federation.state import Flat, Stateful, copy_into, flatten, put_back, rebuild, state_of, unfrozen
-from grandrounds.federation.training import Training, make_optimizer
+from grandrounds.federation.training import Training, make_optimizer, step
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import check_adapted
 from grandrounds.tasks.batching import PerRow, autocast, infer, predict_logits, training_batches
@@ -155,7 +155,7 @@ class Learner:
         value.backward()  # type: ignore[no-untyped-call]  # untyped in torch
         if self.practice.training.clip_norm:
             _clip(parameters, self.practice.training.clip_norm)
-        optimizer.step()
+        step(optimizer, self.practice.training.warmup_steps)
 
     def backward(self, batch: Any, *purpose: str | int) -> None:
         """The gradient of a batch's loss, left in the model; dropout is drawn for that purpose."""
@@ -171,7 +171,7 @@ class Learner:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if self.practice.training.clip_norm:
             _clip(parameters, self.practice.training.clip_norm)
-        optimizer.step()
+        step(optimizer, self.practice.training.warmup_steps)
 
     def logits(self, split: str) -> NDArray[np.float32]:
         """[rows of the split, classes], without dropout."""

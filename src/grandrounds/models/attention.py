@@ -47,13 +47,15 @@ def _pieces(tokenizer: Any, texts: list[str], longest: int) -> Any:
         padding=True,
         padding_side="right",
         return_token_type_ids=False,
+        return_special_tokens_mask=True,
         return_tensors="pt",
     )
 
 
 @torch.inference_mode()
 def _together(network: PreTrainedModel, name: str, batch: Any) -> list[Tensor]:
-    sizes = batch["attention_mask"].sum(dim=1).tolist()
+    read = batch.pop("special_tokens_mask").eq(0).any(dim=1)  # more than [CLS] and [SEP]
+    sizes = (batch["attention_mask"].sum(dim=1) * read).tolist()
     if not any(sizes):
         return [torch.zeros(0, 0, 0, 0)] * len(sizes)
     layers = network(**batch, output_attentions=True).attentions or ()
@@ -62,6 +64,8 @@ def _together(network: PreTrainedModel, name: str, batch: Any) -> list[Tensor]:
     if shown != [(len(sizes), config.num_attention_heads, length, length)] * config.num_hidden_layers:
         raise _not_whole(name)
     seen = [torch.stack([layer[i, :, :size, :size] for layer in layers]) for i, size in enumerate(sizes)]
+    if not all(one.isfinite().all() for one in seen):
+        raise ConfigError(f"the attention of '{name}' is not made of numbers: its weights are broken, or nan")
     if any(((one.sum(dim=-1) - 1).abs() > TOLERANCE).any() for one in seen):
         raise _not_whole(name)
     return seen

@@ -9,12 +9,13 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
@@ -61,6 +62,8 @@ class Size:
     pieces: int
     """At most so many word pieces are learnt, where they don't come from a file."""
     dropout: float
+    positions: Literal["random", "sinusoidal"] = "random"
+    """What the embeddings of positions begin as; they are learnt all the same."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Encoder:
     """A file of word vectors to begin with, for `words`."""
     lora: Lora | None = None
     """Adapters, of which alone gradients are taken."""
+    usage: Tensor | None = field(default=None, compare=False)
+    """How often each word piece was counted, where sites told: what a new BERT guesses by before it has learnt more."""
 
     @classmethod
     def find(
@@ -116,6 +121,7 @@ class Encoder:
             hidden_dropout_prob=size.dropout,
             attention_probs_dropout_prob=size.dropout,
         )
+        config.first_positions = size.positions  # stays with the config where it is saved
         tokenizer.model_max_length = config.max_position_embeddings
         if markers:
             tokenizer.add_tokens(list(markers), special_tokens=True)
@@ -169,7 +175,7 @@ class Encoder:
     def build(self) -> nn.Module:
         """The network, with room for every word piece of the tokenizer."""
         if self.weights is None:
-            model: nn.Module = AutoModel.from_config(self.config)
+            model: nn.Module = self.drawn(AutoModel.from_config)
         else:
             model = self.pretrained(AutoModel, may_lack=("pooler",))
         # Random new rows: the default, a draw around the mean of 30,000 old ones, takes seconds and no better.
@@ -178,6 +184,15 @@ class Encoder:
         if self.vectors is not None:
             fill_vectors(model.embeddings.weight, self.tokenizer, self.vectors)  # type: ignore[arg-type, union-attr]
         return model if self.lora is None else self.lora.put_into(model, self.name)
+
+    def drawn(self, make: Callable[[Any], Any]) -> Any:
+        """What transformers makes of the config, from scratch."""
+        model = make(copy.deepcopy(self.config))
+        if getattr(self.config, "first_positions", "random") == "sinusoidal":
+            positions = model.base_model.embeddings.position_embeddings.weight
+            with torch.no_grad():
+                positions.copy_(sinusoids(*positions.shape) * self.config.initializer_range)
+        return model
 
     def pretrained(self, kind: Any, may_lack: tuple[str, ...]) -> Any:
         """Such a network of transformers with the weights; only parts of these names may be new, as heads are."""
@@ -222,6 +237,13 @@ class Encoder:
                     f"encoder '{self.name}' has no {token.removesuffix('_id')}; take a BERT-like encoder "
                     "(BERT, RoBERTa, DistilBERT, ELECTRA ...)"
                 )
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """[positions, width]: those of Vaswani et al. (2017, section 3.5), of variance 1. A step to the side is the same
+    turn everywhere, so that what is learnt of neighbours at one place holds at all."""
+    turns = torch.arange(positions)[:, None] / 10_000 ** (torch.arange(0, width, 2) / width)
+    return torch.stack([turns.sin(), turns.cos()], dim=2).flatten(1)[:, :width] * 2**0.5
 
 
 def last_hidden(encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -284,7 +306,7 @@ def _from_hub_or_folder(name: str) -> Encoder:
     try:
         config = AutoConfig.from_pretrained(name)
         tokenizer = _tokenizer(name)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, StrictDataclassError) as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") == "1" else ""
         raise ConfigError(
             f"cannot load encoder '{name}'{offline}; give 'tiny', a folder with config.json, weights and tokenizer, or "
@@ -322,7 +344,7 @@ def _read_word_pieces(path: Path) -> PreTrainedTokenizerFast:
         raise ConfigError(f"model.vocabulary: '{path}' can't be read ({error})") from error
     named = (piece or f"[unused line {i}]" for i, piece in enumerate(found, start=1))  # the others keep their numbers
     pieces = [*(special for special in SPECIAL if special not in found), *named]
-    if len(set(pieces)) < len(pieces) or len(pieces) <= len(SPECIAL):
+    if len(set(pieces)) < len(pieces) or not set(found) - {"", *SPECIAL}:
         raise ConfigError(f"model.vocabulary: '{path}' is no vocabulary: it must have a word piece a line, each once")
     return _word_piece_tokenizer({piece: i for i, piece in enumerate(pieces)}, without_capitals(pieces))
 

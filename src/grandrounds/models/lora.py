@@ -25,15 +25,16 @@ class Lora:
     alpha: float = 16.0
     dropout: float = 0.0
     modules: tuple[str, ...] = ("query", "value")
-    """Linear layers that get an adapter, by the end of their name; those that an encoder lacks, others may have."""
+    """Linear layers that get an adapter, by the end of their name; the encoder must have each."""
 
     def put_into(self, model: nn.Module, encoder: str) -> nn.Module:
         """The same network with adapters, of which alone gradients are taken; A is drawn from the global generator."""
         linear = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)]
-        found = [own for module in self.modules if (own := _own_name(module, linear)) is not None]
-        if not found:
+        own = {module: _own_name(module, linear) for module in self.modules}
+        found = [name for name in own.values() if name is not None]
+        if len(found) < len(own):
             there = ", ".join(sorted({name.rpartition(".")[2] for name in linear})) or "none"
-            asked = " or ".join(f"'{module}'" for module in self.modules)
+            asked = " or ".join(f"'{module}'" for module, name in own.items() if name is None)
             raise ConfigError(f"model.lora_modules: encoder '{encoder}' has no linear {asked}; it has {there}")
         peft = _peft()
         config = peft.LoraConfig(r=self.rank, lora_alpha=self.alpha, lora_dropout=self.dropout, target_modules=found)

@@ -6,9 +6,9 @@ Face's `BertForPreTraining`, so that a saved model is one of theirs.
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertForPreTraining
@@ -94,5 +94,11 @@ def _pretraining(encoder: Encoder) -> Any:
     if len(encoder.tokenizer) > config.vocab_size:
         raise ConfigError(f"encoder '{encoder.name}' has {config.vocab_size} word embeddings, its tokenizer more")
     if encoder.weights is None:
-        return BertForPreTraining(copy.deepcopy(config))
+        whole = encoder.drawn(BertForPreTraining)
+        if encoder.usage is not None:
+            # Else the bias, which moves by the learning rate a step, takes ten thousand steps to say how common words
+            # are, and until then the word embeddings do.
+            with torch.no_grad():
+                whole.cls.predictions.bias.copy_(((encoder.usage + 1) / (encoder.usage + 1).sum()).log())
+        return whole
     return encoder.pretrained(BertForPreTraining, may_lack=("cls.", "bert.pooler."))

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from tokenizers import normalizers, pre_tokenizers
 
+from grandrounds.errors import ConfigError
+
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 INSIDE = "##"
 LONGEST = 20
@@ -36,10 +38,13 @@ def words_in(text: str, lowercase: bool = True) -> list[str]:
 
 
 def by_person(texts: Iterable[tuple[str | None, str]]) -> list[str]:
-    """The texts of each patient as one, and equal texts once: what a threshold of documents is to count."""
-    held: dict[str | tuple[str], dict[str, None]] = {}
+    """The texts of each patient as one, and equal texts once, whosever they are: what a threshold of documents is to
+    count."""
+    seen, held = set[str](), dict[str | tuple[str], list[str]]()
     for patient, text in texts:
-        held.setdefault((text,) if patient is None else patient, {})[text] = None
+        if text not in seen:
+            seen.add(text)
+            held.setdefault((text,) if patient is None else patient, []).append(text)
     return ["\n".join(own) for own in held.values()]
 
 
@@ -121,6 +126,11 @@ def learn_pieces(counts: Mapping[str, int], size: int, least: int = 2) -> list[s
     texts = [_letters(string) for string in counts]
     weights = list(counts.values())
     pieces = dict.fromkeys(sorted({letter for letters in texts for letter in letters}))
+    if len(pieces) > size:
+        raise ConfigError(
+            f"a vocabulary of {size + len(SPECIAL):,} word pieces has no room for all letters, which without special "
+            f"pieces are {len(pieces):,}, at the start of words and within; ask for more"
+        )
     pairs, where = Counter[tuple[str, str]](), defaultdict[tuple[str, str], set[int]](set)
     for i, (letters, weight) in enumerate(zip(texts, weights, strict=True)):
         for pair in pairwise(letters):
@@ -142,7 +152,19 @@ def learn_pieces(counts: Mapping[str, int], size: int, least: int = 2) -> list[s
         for other in sorted(changed):
             if pairs[other] > 0:
                 heappush(waiting, (-pairs[other], other))
-    return list(pieces)[:size]
+    return list(pieces)
+
+
+def piece_counts(counts: Mapping[str, int], pieces: Sequence[str]) -> list[int]:
+    """How often each of these pieces is used, where text is made of such words and parts of words."""
+    known, found = frozenset(pieces), Counter[str]()
+    for string, times in counts.items():
+        inside = string.startswith(INSIDE)
+        # A letter before an inner part stands for the rest of its word.
+        word = f" {string.removeprefix(INSIDE)}" if inside else string
+        for part in _longest_parts(word, known, LONGEST_WORD):
+            found[part] += times
+    return [found[piece] for piece in pieces]
 
 
 def _letters(string: str) -> list[str]:

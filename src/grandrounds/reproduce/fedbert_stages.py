@@ -7,7 +7,7 @@ second.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class NotesCorpus:
     size: Mapping[str, Any]
     encoder: str = "new"
     """Where --encoder names none."""
+    training: Mapping[str, Any] = field(default_factory=lambda: {"batch_size": 8, "learning_rate": 5e-4})
+    """Of a BERT from scratch."""
 
 
 NOTES = {
@@ -71,7 +73,8 @@ NOTES = {
         ),
         {"scheme": "by", "by": "specialty", "sites": 5},
         "notes",
-        {"layers": 4, "width": 256, "heads": 4, "pieces": 8000, "dropout": 0.0},
+        {"layers": 4, "width": 256, "heads": 4, "pieces": 8000, "dropout": 0.0, "positions": "sinusoidal"},
+        training={"batch_size": 4, "learning_rate": 1e-3, "epsilon": 1e-4, "warmup_steps": 100, "decay": 0.25},
     ),
     SYNTHETIC_NOTES: NotesCorpus(
         PaperCorpus(
@@ -239,11 +242,7 @@ def _pretraining(notes: NotesCorpus, wish: Wish) -> dict[str, Any]:
         "data": {**notes.corpus.section(), "public": 0.1 if named == "tiny" else 0.0},
         "partition": dict(notes.partition),
         "model": {"encoder": named, **size},
-        "training": {
-            "epochs": 1,
-            "batch_size": 8 if scratch else 32,
-            "learning_rate": 5e-4 if scratch else 5e-5,
-        },
+        "training": {"epochs": 1, **(notes.training if scratch else {"batch_size": 32, "learning_rate": 5e-5})},
         "federation": {"rounds": cycles(wish), "weight_by": notes.weight_by, "evaluate_on": ["validation"]},
         "algorithm": {"name": "fedavg"},
     }
@@ -281,7 +280,12 @@ _OF_NOTES: dict[str, Callable[[Config], object]] = {
     "encoder": lambda config: _size_told(config),
     "word pieces of a row": lambda config: config.task_options().length,
     "next sentences": lambda config: "yes" if config.task_options().next_sentence else "no",
+    "dropout": lambda config: config.model.dropout,
+    "positions": lambda config: config.model.positions,
     **_BOTH,
+    "warm-up": lambda config: f"{config.training.warmup_steps} steps" if config.training.warmup_steps else "none",
+    "decay a cycle": lambda config: config.training.decay,
+    "Adam's epsilon": lambda config: config.training.epsilon,
 }
 _OF_ENTITIES: dict[str, Callable[[Config], object]] = {**_BOTH, "cycles": lambda config: _length_told(config)}
 TOLD = {**_told(_OF_NOTES, "masked_lm", "pre-training"), **_told(_OF_ENTITIES, "ner", "fine-tuning")}
@@ -294,7 +298,12 @@ STATED = {
     "pre-training: weights": "patients",
     "pre-training: epochs a cycle": 1,
     "pre-training: batch size": "BERT's own",
+    "pre-training: dropout": "BERT's own",
+    "pre-training: positions": "BERT's own",
     "pre-training: learning rate": "BERT's own",
+    "pre-training: warm-up": "BERT's own",
+    "pre-training: decay a cycle": "BERT's own",
+    "pre-training: Adam's epsilon": "BERT's own",
     "pre-training: cycles": "15, of which cycle 10 is used",
     "fine-tuning: silos": 5,
     "fine-tuning: split by": "note",

@@ -33,10 +33,15 @@ NOTE = "note"
 """The one label: text is its own answer."""
 NO_ANSWERS = "a masked language model finds nothing in a document: give its folder as model.encoder of another task"
 EMPTY = "documents without text"
+OUTSIDE = "documents with text outside of their sentences, which is not learnt"
 UNREAD = "CMZ"
 """Kinds of Unicode that BERT reads nothing of: control characters and the like, accents on their own, white space."""
+LOST = "\ufffd"
+"""What stands for a letter that could not be decoded; nor is that read."""
 TALLIES = ("nats", "masked", "right", "next_nats", "next_right", "rows")
 """What is counted of a row."""
+MOST_UNKNOWN = 0.5
+"""The share of [UNK] beyond which nothing would be learnt but to say it."""
 AT_ONCE = 256
 """Notes that are cut into word pieces together."""
 
@@ -110,10 +115,10 @@ class MaskedLM(Task):
         notes = [
             Note(i, 0, NOTE, document.text, document.sentences or clinical_sentences(document.text))
             for i, document in enumerate(documents)
-            if any(category(letter)[0] not in UNREAD for letter in document.text)
+            if any(letter != LOST and category(letter)[0] not in UNREAD for letter in document.text)
         ]
-        empty = len(documents) - len(notes)
-        return notes, {EMPTY: empty} if empty else {}
+        left_out = {EMPTY: len(documents) - len(notes), OUTSIDE: sum(map(_outside, notes))}
+        return notes, {what: number for what, number in left_out.items() if number}
 
     def without_answers(self, document: Document) -> Document:
         return document
@@ -152,6 +157,7 @@ class MaskedLM(Task):
                 opens.append(packed.opens)
                 documents += [number] * len(packed.ends)
                 ends += [ends[-1] + end for end in packed.ends] if packed.ends else []
+        _check_known(ids, encoder)
         return LanguageFeatures(
             ids=np.concatenate([np.zeros(0, dtype=np.int32), *ids]),
             starts=np.array(ends, dtype=np.int64),
@@ -215,7 +221,9 @@ class MaskedLM(Task):
         return counted if self.options.next_sentence else {k: v for k, v in counted.items() if "next" not in k}
 
     def score(self, counts: Counts) -> dict[str, Any]:
-        masked, rows = max(counts["masked"], 1.0), max(counts["rows"], 1.0)
+        masked, rows = counts["masked"], max(counts["rows"], 1.0)
+        if not masked:
+            raise DataError("the text to be tested on has no word piece that can be masked; test on other notes")
         loss = counts["nats"] / masked
         score = {
             "log_likelihood": -loss,
@@ -231,6 +239,22 @@ class MaskedLM(Task):
         self, document: Document, examples: Sequence[Any], probabilities: NDArray[np.float32], threshold: float
     ) -> Document:
         raise GrandRoundsError(NO_ANSWERS)
+
+
+def _outside(note: Note) -> bool:
+    """Whether something is written between, before or after its sentences."""
+    edges = [0, *(edge for sentence in note.sentences for edge in sentence), len(note.text)]
+    return any(note.text[end:start].strip() for end, start in zip(edges[::2], edges[1::2], strict=True))
+
+
+def _check_known(ids: Sequence[NDArray[np.int32]], encoder: Encoder) -> None:
+    total = sum(map(len, ids))
+    unknown = sum(int((own == encoder.tokenizer.unk_token_id).sum()) for own in ids)
+    if total and unknown / total > MOST_UNKNOWN:
+        raise ConfigError(
+            f"{unknown / total:.0%} of the notes' words are none of the {len(encoder.tokenizer):,} word pieces of "
+            f"encoder '{encoder.name}'; is its vocabulary of this language, and a word piece a line?"
+        )
 
 
 def _pieces(notes: Sequence[Note], encoder: Encoder) -> Iterable[list[list[int]]]:

@@ -21,6 +21,7 @@ from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.batching import predict_probabilities
 
 Counts = Mapping[str, float]
+PATIENT = "patient"
 NONE = "None"
 """The class of what has no relation."""
 
@@ -274,8 +275,23 @@ class Task(ABC):
                 raise ConfigError(f"the unit 'pair' is for distant_re; '{self.name}' has document or patient")
             case _:
                 document = documents[example.document]
-                patient: str = document.attributes.get("patient", f"document {example.document}")
+                patient: str = document.attributes.get(PATIENT, f"document {example.document}")
                 return patient
+
+
+def without_patient(documents: Iterable[Document], unit: str) -> dict[str, int]:
+    """How many must stand for a patient of their own, where units are patients; ConfigError if all must."""
+    if unit != PATIENT:
+        return {}
+    named = [PATIENT in document.attributes for document in documents]
+    if not any(named):
+        raise ConfigError(
+            "the unit 'patient' keeps a patient's documents together, and none says whose it is: give each a field "
+            "'patient', or take the unit document"
+        )
+    return (
+        {} if all(named) else {"documents that do not say whose they are, each as a patient's own": named.count(False)}
+    )
 
 
 def check_relations(relations: Sequence[str], task: str) -> None:

@@ -55,8 +55,13 @@ def test_mimic_gives_discharge_summaries_by_patient_and_counts_the_rest(tmp_path
     assert [d.id for d in read("mimic-notes", path, category="nursing").documents] == ["2"]
 
 
-@pytest.mark.parametrize(("error", "taken"), [("0", 1), ("0.0", 1), (" ", 1), ("1.0", 0), ("yes", 0)])
-def test_what_mimic_marks_as_an_error_is_read_as_a_number(tmp_path: Path, error: str, taken: int) -> None:
+@pytest.mark.parametrize(
+    ("error", "taken"),
+    [("0", 1), ("0.0", 1), (" ", 1), ("NA", 1), ("nan", 1), ("\\N", 1), ("f", 1), ("1.0", 0), ("yes", 0)],
+)
+def test_what_mimic_marks_as_an_error_is_read_whatever_hands_the_table_went_through(
+    tmp_path: Path, error: str, taken: int
+) -> None:
     path = mimic(tmp_path, *(row(i, "2", "Discharge summary", marked, "Well.") for i, marked in enumerate(["", error])))
     corpus = read("mimic-notes", path)
     assert (len(corpus.documents) - 1, sum(corpus.notes.values())) == (taken, 1 - taken)
@@ -153,3 +158,25 @@ def test_a_folder_of_text_can_be_read_as_notes(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("PLAN: Rest.\n1. Aspirin\n2. Fluids\n", encoding="utf-8")
     (document,) = read("text", tmp_path, breaks="clinical").documents
     assert [document.surface(s) for s in document.sentences] == ["PLAN:", "Rest.", "1. Aspirin", "2. Fluids"]
+
+
+def test_a_patient_is_the_same_however_a_table_wrote_the_number_and_a_gap_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    values = ['"12"', "12", "12.0", '" 12 "', "NaN", '""', '"  "', "null", "1.5"]
+    path.write_text("".join(f'{{"text": "Well.", "patient": {value}}}\n' for value in values))
+    found = [document.attributes.get("patient") for document in read("notes-json", path).documents]
+    assert found == ["12"] * 4 + [None] * 4 + ["1.5"]
+
+
+def test_lines_of_text_say_that_patients_are_lost(tmp_path: Path) -> None:
+    documents = [Document("1", "Well.", attributes={"patient": "7"}), Document("2", "Well.")]
+    lost = "documents that no longer say whose they are: lines of text have no place for a patient"
+    assert write("lines", documents, tmp_path / "notes.txt") == {lost: 1}
+
+
+def test_a_lone_carriage_return_in_a_row_is_told_as_one(tmp_path: Path) -> None:
+    path = mimic(tmp_path, row(1, "2", "Discharge summary", "", "Well."))
+    path.write_bytes(path.read_bytes() + b"2,3,4,,,,Discharge summary,Report,,,half\rhalf\n")
+    with pytest.raises(DataError, match="a row that a lone carriage return breaks") as told:
+        read("mimic-notes", path)
+    assert "half" not in str(told.value)

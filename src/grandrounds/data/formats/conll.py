@@ -74,7 +74,7 @@ def parse(
     path: Path,
     notes: Notes,
     scheme: str = "auto",
-    table: _Table = _Table(),  # noqa: B008  (frozen)
+    table: _Table = _Table(),
     sentences_per_document: int = 1,
 ) -> Iterator[Document]:
     """The documents of a file's content; `path` is for ids and messages."""

@@ -40,6 +40,8 @@ def render(documents: Sequence[Document], notes: Notes) -> str:
         for what in ("mentions", "relations"):
             if getattr(document, what):
                 notes[f"{what} left out, which lines of text have no place for"] += len(getattr(document, what))
+        if "patient" in document.attributes:
+            notes["documents that no longer say whose they are: lines of text have no place for a patient"] += 1
     return "\n".join(blocks)
 
 

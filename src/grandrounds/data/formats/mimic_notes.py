@@ -18,6 +18,8 @@ from grandrounds.errors import DataError
 NEEDED = ("ROW_ID", "SUBJECT_ID", "CATEGORY", "ISERROR", "TEXT")
 ERRORS = "notes marked as an error, left out"
 EMPTY = "notes without text, left out"
+UNMARKED = frozenset({"", "0", "0.0", "f", "false", "na", "nan", "null", "none", "\\n"})
+"""What says that a note is no error in tables that went through other hands: R's, pandas', a database's."""
 LARGEST = 1 << 24
 """Characters of a field; csv's own limit is below the longest note."""
 
@@ -37,11 +39,7 @@ def read(path: Path, notes: Notes, *, category: str = "Discharge summary") -> It
 
 
 def _marked(error: str) -> bool:
-    """Empty, 0 or 0.0 is no error; a table that went through other hands may have any of them."""
-    try:
-        return float(error.strip() or 0) != 0
-    except ValueError:
-        return True
+    return error.strip().lower() not in UNMARKED
 
 
 def _document(row: Mapping[str, str]) -> Document:
@@ -64,8 +62,13 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
                 else:
                     names = _header(fields, path, first)
             first = reader.line_num + 1
-    except csv.Error:
-        raise DataError("a row with a quote that does not end, or not before a comma", path=path, line=first) from None
+    except csv.Error as error:  # its text names no field's content
+        problem = "a row with a quote that does not end, or not before a comma"
+        if "field larger" in str(error):
+            problem = f"a field of more than {LARGEST:,} characters; a quote before it may not end"
+        elif "new-line character" in str(error):
+            problem = "a row that a lone carriage return breaks; write its lines with \\n or \\r\\n"
+        raise DataError(problem, path=path, line=first) from None
     finally:
         csv.field_size_limit(limit)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 
 from grandrounds.data.clinical import clinical_sentences
@@ -42,12 +43,17 @@ def _document(line: str, number: str, notes: Notes) -> Document | None:
 
 
 def _plain(value: object) -> str | None:
-    """A string, number or truth value as text; None for what is not there, and for what has parts."""
+    """A string, number or truth value as text; None for what is not there (an empty string, a table's NaN), and for
+    what has parts. 12.0 is 12: a column with gaps has no whole numbers."""
     match value:
         case str():
-            return string(value, "a field")
+            return string(value, "a field").strip() or None
         case bool():
             return str(value).lower()
+        case float() if not isfinite(value):
+            return None
+        case float() if value.is_integer():
+            return str(int(value))
         case int() | float():
             return str(value)
     return None

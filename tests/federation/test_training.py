@@ -1,0 +1,92 @@
+"""How long a step is: warm-up by hand, with moments that are new and with kept ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from grandrounds.data.documents import Document
+from grandrounds.errors import ConfigError
+from grandrounds.federation.learner import Practice, Server, Split
+from grandrounds.federation.training import Training, make_optimizer, step
+from grandrounds.models.encoder import Encoder, Size
+from grandrounds.tasks.masked_lm import MaskedLM, MaskedLMOptions
+
+RATE = 0.1
+
+
+def lengths(optimizer: torch.optim.Optimizer, weight: nn.Parameter, steps: int, warmup: int) -> list[float]:
+    """How far a weight goes in each step under a gradient that is always 1: Adam's steps are then as long as its
+    rate."""
+    found = []
+    for _ in range(steps):
+        weight.grad = torch.ones(1)
+        before = weight.item()
+        step(optimizer, warmup)
+        found.append(before - weight.item())
+    return found
+
+
+def adam(weight: nn.Parameter) -> torch.optim.Optimizer:
+    return make_optimizer(Training(optimizer="adam", weight_decay=0), [("weight", weight)], RATE)
+
+
+def test_steps_grow_to_the_rate_in_so_many_steps_and_stay_there() -> None:
+    weight = nn.Parameter(torch.zeros(1))
+    optimizer = adam(weight)
+    assert lengths(optimizer, weight, 6, warmup=4) == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1, 0.1], rel=1e-4)
+    assert optimizer.param_groups[0]["lr"] == RATE
+
+
+def test_without_warm_up_the_first_step_is_as_long_as_the_rate() -> None:
+    weight = nn.Parameter(torch.zeros(1))
+    assert lengths(adam(weight), weight, 2, warmup=0) == pytest.approx([0.1, 0.1], rel=1e-4)
+
+
+def test_kept_moments_go_on_where_the_warm_up_was() -> None:
+    weight = nn.Parameter(torch.zeros(1))
+    first, later = adam(weight), adam(weight)
+    lengths(first, weight, 2, warmup=4)
+    later.load_state_dict(first.state_dict())
+    assert lengths(later, weight, 3, warmup=4) == pytest.approx([0.075, 0.1, 0.1], rel=1e-4)
+
+
+def test_sgd_counts_no_steps_and_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"training\.warmup_steps is for adam and adamw"):
+        Training(optimizer="sgd", warmup_steps=10)
+
+
+@pytest.mark.parametrize(("warmup", "furthest"), [(0, RATE), (50, RATE / 50)])
+def test_a_learners_first_step_is_as_long_as_warm_up_lets_it(warmup: int, furthest: float) -> None:
+    task = MaskedLM(MaskedLMOptions(length=16))
+    text = "Fever and cough since Monday."
+    encoder = Encoder.new(Size(layers=1, width=8, heads=2, pieces=100, dropout=0.0), [text], None)
+    features = task.features(task.examples([Document("1", text)])[0], encoder)
+    training = Training(optimizer="adam", learning_rate=RATE, weight_decay=0, warmup_steps=warmup)
+    practice = Practice(task, encoder, training, 1, torch.device("cpu"))
+    server = Server(practice, {"train": Split(features, np.arange(len(features.documents)))}, practice.initial_model())
+    before = {name: value.clone() for name, value in server.model.state_dict().items()}
+    server.train()
+    after = server.model.state_dict()
+    moved = max(float((after[name] - value).abs().max()) for name, value in before.items())
+    assert moved == pytest.approx(furthest, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "moved"), [(1e-8, 1.0), (1e-3, 1e-3 / (1e-3 + 1e-3)), (1e-1, 1e-3 / (1e-1 + 1e-3))]
+)
+def test_a_gradient_below_epsilon_hardly_moves_a_weight(epsilon: float, moved: float) -> None:
+    """Adam's first step is rate * g / (|g| + epsilon)."""
+    weight = nn.Parameter(torch.zeros(1))
+    training = Training(optimizer="adam", weight_decay=0, epsilon=epsilon)
+    optimizer = make_optimizer(training, [("weight", weight)], RATE)
+    weight.grad = torch.full((1,), 1e-3)
+    step(optimizer, 0)
+    assert -weight.item() == pytest.approx(RATE * moved, rel=1e-3)
+
+
+def test_sgd_has_no_epsilon() -> None:
+    with pytest.raises(ConfigError, match=r"training\.epsilon is for adam and adamw"):
+        Training(optimizer="sgd", epsilon=1e-5)
