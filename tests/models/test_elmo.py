@@ -166,8 +166,9 @@ def test_a_sentence_has_the_same_vectors_alone_again_and_beside_others(tmp_path:
     elmo = Elmo.load(*write(tmp_path))
     together, again = elmo.embed(SENTENCES), elmo.embed(SENTENCES[::-1])[::-1]
     for words, one, other in zip(SENTENCES, together, again, strict=True):
-        np.testing.assert_allclose(one.numpy(), elmo.embed([words])[0].numpy(), atol=1e-6)
-        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-6)
+        # Vectors here reach 20, and what stands beside a sentence changes the order of sums.
+        np.testing.assert_allclose(one.numpy(), elmo.embed([words])[0].numpy(), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_past_a_sentences_end_are_zeros(tmp_path: Path) -> None:

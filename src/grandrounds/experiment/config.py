@@ -96,6 +96,9 @@ class Model(Section):
     """By default 0.1, as BERT's."""
     positions: Literal["random", "sinusoidal"] | None = None
     """What its embeddings of positions begin as, before they are learnt; by default random, as BERT's."""
+    attention: Literal["random", "beside"] | None = None
+    """Where its heads look before they have learnt: by default anywhere, as BERT's, or at the words beside, in the
+    first half of its layers."""
     warm_up: int = Field(0, ge=0)
     """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
     gives for nothing, `tiny` has to learn."""

@@ -83,7 +83,7 @@ LEARNT = ("tiny", "words", "new")
 """Encoders whose vocabulary comes from the public text, or from a file of vectors or word pieces."""
 USAGE = "usage.safetensors"
 """In a run's vocabulary/: how often sites use each word piece."""
-OF_NEW = ("layers", "width", "heads", "pieces", "dropout", "positions")
+OF_NEW = ("layers", "width", "heads", "pieces", "dropout", "positions", "attention")
 
 
 def find_encoder(
@@ -143,7 +143,8 @@ def _size(model: Model) -> Size:
     width = model.width or 256
     heads = model.heads or max(width // 64, 1)
     dropout = 0.1 if model.dropout is None else model.dropout
-    return Size(model.layers or 4, width, heads, model.pieces or 8000, dropout, model.positions or "random")
+    begun = (model.positions or "random", model.attention or "random")
+    return Size(model.layers or 4, width, heads, model.pieces or 8000, dropout, *begun)
 
 
 def _file_of_pieces(model: Model, base: Path) -> Path | None:

@@ -33,6 +33,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import logging as transformers_logging
 
 from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.models.beginnings import look_beside, sinusoids
 from grandrounds.models.lora import Lora
 from grandrounds.models.word_pieces import SPECIAL, read_pieces, without_capitals
 from grandrounds.models.words import WordsConfig, fill_vectors, read_vectors, word_tokenizer, words_of
@@ -64,6 +65,8 @@ class Size:
     dropout: float
     positions: Literal["random", "sinusoidal"] = "random"
     """What the embeddings of positions begin as; they are learnt all the same."""
+    attention: Literal["random", "beside"] = "random"
+    """Where heads look to begin with: anywhere, or at the words beside."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ class Encoder:
         """A BERT from scratch; its word pieces are those of a file, one a line, or are learnt from the public text."""
         if size.width % size.heads:
             raise ConfigError(f"model.width is {size.width}, which {size.heads} heads can't share; set model.heads")
+        if size.attention == "beside" and size.positions != "sinusoidal":
+            raise ConfigError("model.attention = 'beside' finds neighbours by model.positions = 'sinusoidal': set both")
         tokenizer = _train_word_pieces(public, size.pieces, "new") if pieces is None else _read_word_pieces(pieces)
         config = BertConfig(
             vocab_size=len(tokenizer),
@@ -121,7 +126,8 @@ class Encoder:
             hidden_dropout_prob=size.dropout,
             attention_probs_dropout_prob=size.dropout,
         )
-        config.first_positions = size.positions  # stays with the config where it is saved
+        # These stay with the config where it is saved.
+        config.first_positions, config.first_attention = size.positions, size.attention
         tokenizer.model_max_length = config.max_position_embeddings
         if markers:
             tokenizer.add_tokens(list(markers), special_tokens=True)
@@ -192,6 +198,8 @@ class Encoder:
             positions = model.base_model.embeddings.position_embeddings.weight
             with torch.no_grad():
                 positions.copy_(sinusoids(*positions.shape) * self.config.initializer_range)
+        if getattr(self.config, "first_attention", "random") == "beside":
+            look_beside(model.base_model)
         return model
 
     def pretrained(self, kind: Any, may_lack: tuple[str, ...]) -> Any:
@@ -237,13 +245,6 @@ class Encoder:
                     f"encoder '{self.name}' has no {token.removesuffix('_id')}; take a BERT-like encoder "
                     "(BERT, RoBERTa, DistilBERT, ELECTRA ...)"
                 )
-
-
-def sinusoids(positions: int, width: int) -> Tensor:
-    """[positions, width]: those of Vaswani et al. (2017, section 3.5), of variance 1. A step to the side is the same
-    turn everywhere, so that what is learnt of neighbours at one place holds at all."""
-    turns = torch.arange(positions)[:, None] / 10_000 ** (torch.arange(0, width, 2) / width)
-    return torch.stack([turns.sin(), turns.cos()], dim=2).flatten(1)[:, :width] * 2**0.5
 
 
 def last_hidden(encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
