@@ -72,21 +72,3 @@ def test_a_learners_first_step_is_as_long_as_warm_up_lets_it(warmup: int, furthe
     after = server.model.state_dict()
     moved = max(float((after[name] - value).abs().max()) for name, value in before.items())
     assert moved == pytest.approx(furthest, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "moved"), [(1e-8, 1.0), (1e-3, 1e-3 / (1e-3 + 1e-3)), (1e-1, 1e-3 / (1e-1 + 1e-3))]
-)
-def test_a_gradient_below_epsilon_hardly_moves_a_weight(epsilon: float, moved: float) -> None:
-    """Adam's first step is rate * g / (|g| + epsilon)."""
-    weight = nn.Parameter(torch.zeros(1))
-    training = Training(optimizer="adam", weight_decay=0, epsilon=epsilon)
-    optimizer = make_optimizer(training, [("weight", weight)], RATE)
-    weight.grad = torch.full((1,), 1e-3)
-    step(optimizer, 0)
-    assert -weight.item() == pytest.approx(RATE * moved, rel=1e-3)
-
-
-def test_sgd_has_no_epsilon() -> None:
-    with pytest.raises(ConfigError, match=r"training\.epsilon is for adam and adamw"):
-        Training(optimizer="sgd", epsilon=1e-5)

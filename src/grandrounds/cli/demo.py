@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -22,6 +22,10 @@ ALGORITHMS = ("fedavg", "fedatt", "feded", "local_only", "centralized")  # the l
 
 
 def demo(
+    overrides: Annotated[
+        Optional[list[str]],
+        typer.Argument(help="What to change in every arm: data.options.notes=20", metavar="KEY=VALUE"),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each, with seeds 1 to N.", min=1)] = 1,
     out_folder: Annotated[Path, typer.Option("--out", help="Where the runs go.")] = Path("runs/demo"),
     as_json: JsonOption = False,
@@ -31,7 +35,7 @@ def demo(
     Takes about four minutes on two cores. What it runs is an ordinary config, shown in the report.
     """
     with as_file(files("grandrounds.cli") / "demo.toml") as path:
-        config = load_config(path)
+        config = load_config(path, overrides or [])
     err.print(
         "Six synthetic hospitals hold notes they may not share. local_only trains each alone; fedavg and fedatt train "
         "them together without moving a note; feded moves not even weights, only predictions on the server's own "

@@ -11,7 +11,6 @@ from torch import nn
 
 from grandrounds.errors import ConfigError
 
-EPSILON = 1e-8
 ENCODERS = ("encoder.", "bert.")
 """What the names of an encoder's weights begin with."""
 
@@ -33,8 +32,6 @@ class Training(BaseModel):
     kept. Adam's first steps are as long as its rate, however little it has seen."""
     weight_decay: float = Field(0.01, ge=0)
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
-    epsilon: float = Field(EPSILON, gt=0, allow_inf_nan=False)
-    """Adam's: gradients far below it hardly move a weight. Without, a word that never occurs moves as far as any."""
     optimizer_state: Literal["renew", "keep"] = "renew"
     """Whether moments live on from round to round."""
     clip_norm: float = Field(1.0, ge=0)
@@ -44,8 +41,6 @@ class Training(BaseModel):
     def _check(self) -> Self:
         if self.optimizer == "sgd" and self.warmup_steps:
             raise ConfigError("training.warmup_steps is for adam and adamw: sgd has no moments, and counts no steps")
-        if self.optimizer == "sgd" and self.epsilon != EPSILON:
-            raise ConfigError("training.epsilon is for adam and adamw: sgd divides by nothing")
         return self
 
 
@@ -67,8 +62,7 @@ def make_optimizer(
     kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
     kind: Any = kinds[training.optimizer]
     # One kernel for all of a step: on a small model the loop over tensors costs more than the arithmetic.
-    more = {} if training.optimizer == "sgd" else {"eps": training.epsilon}
-    optimizer: torch.optim.Optimizer = kind(options, lr=learning_rate, fused=True, **more)
+    optimizer: torch.optim.Optimizer = kind(options, lr=learning_rate, fused=True)
     return optimizer
 
 

@@ -310,8 +310,8 @@ def _from_hub_or_folder(name: str) -> Encoder:
     except (OSError, ValueError, StrictDataclassError) as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") == "1" else ""
         raise ConfigError(
-            f"cannot load encoder '{name}'{offline}; give 'tiny', a folder with config.json, weights and tokenizer, or "
-            f"a name on the Hugging Face hub ({str(error).splitlines()[0]})"
+            f"cannot load encoder '{name}'{offline}; give a folder with config.json, weights and tokenizer, a name on "
+            f"the Hugging Face hub, or in a config 'tiny' ({str(error).splitlines()[0]})"
         ) from error
     if not tokenizer.is_fast:
         raise ConfigError(f"encoder '{name}' has no fast tokenizer; save it with a tokenizer.json first")

@@ -294,7 +294,6 @@ _OF_NOTES: dict[str, Callable[[Config], object]] = {
     **_BOTH,
     "warm-up": lambda config: f"{config.training.warmup_steps} steps" if config.training.warmup_steps else "none",
     "decay a cycle": lambda config: config.training.decay,
-    "Adam's epsilon": lambda config: config.training.epsilon,
 }
 _OF_ENTITIES: dict[str, Callable[[Config], object]] = {**_BOTH, "cycles": lambda config: _length_told(config)}
 TOLD = {**_told(_OF_NOTES, "masked_lm", "pre-training"), **_told(_OF_ENTITIES, "ner", "fine-tuning")}
@@ -313,7 +312,6 @@ STATED = {
     "pre-training: learning rate": "BERT's own",
     "pre-training: warm-up": "BERT's own",
     "pre-training: decay a cycle": "BERT's own",
-    "pre-training: Adam's epsilon": "BERT's own",
     "pre-training: cycles": "15, of which cycle 10 is used",
     "fine-tuning: silos": 5,
     "fine-tuning: split by": "note",
