@@ -13,13 +13,16 @@ from safetensors import torch as safetensors
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import grandrounds
-from grandrounds.errors import ConfigError
+from grandrounds.data import formats
+from grandrounds.data.documents import Document, Span
+from grandrounds.errors import ConfigError, DataError
 from grandrounds.experiment.checkpoints import Checkpoints, Progress
 from grandrounds.experiment.config import make_config
 from grandrounds.experiment.simulation import Simulation, prepare
 from grandrounds.federation.learner import Site
 from grandrounds.federation.policy import RefusalError
 from grandrounds.models.encoder import Encoder, Size
+from grandrounds.models.word_pieces import write_pieces
 from grandrounds.reports.report import write_report
 from tests.conftest import DRUGS, PROBLEMS, TinyConfig
 from tests.experiment.crashes import PowerCut, cut, metrics, timeless, weights
@@ -356,3 +359,45 @@ def test_a_new_encoder_begins_with_how_common_pieces_are_at_the_sites(config: Pr
     assert known["[MASK]"] < known["again"] / 50
     again = prepare(made, Path(), tmp_path)  # as a worker or a resumed run finds it
     assert again.model.state_dict()["cls.predictions.bias"].equal(simulated.model.state_dict()["cls.predictions.bias"])
+
+
+def test_a_merged_vocabulary_comes_with_how_common_its_pieces_are(config: Pretraining, tmp_path: Path) -> None:
+    """Between hosts as in a simulation: the file, and the counts beside it, which must be its own."""
+    write_pieces(tmp_path / "vocab.txt", {"eased": 30, "the": 60, "again": 30, "##s": 5}, 100)
+    model = {"encoder": "new", "vocabulary": str(tmp_path / "vocab.txt"), "layers": 1, "width": 16}
+    made = make_config(config(model=model))
+    bias = prepare(made, Path(), tmp_path / "run").model.state_dict()["cls.predictions.bias"].exp()
+    pieces = (tmp_path / "vocab.txt").read_text().split()
+    known = dict(zip(pieces, bias.tolist(), strict=True))
+    assert known["the"] / known["eased"] == pytest.approx(61 / 31)
+    assert known["again"] / known["[MASK]"] == pytest.approx(31)
+    (tmp_path / "vocab.txt").write_text("\n".join(reversed(pieces)) + "\n")
+    with pytest.raises(ConfigError, match=r"vocab\.usage\.json' is of another vocabulary than 'vocab\.txt'"):
+        prepare(made, Path(), tmp_path / "edited")
+    (tmp_path / "vocab.usage.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"vocab\.usage\.json' can't be read"):
+        prepare(made, Path(), tmp_path / "broken")
+    (tmp_path / "vocab.usage.json").unlink()
+    plain = prepare(made, Path(), tmp_path / "plain").model.state_dict()["cls.predictions.bias"]
+    assert plain.abs().max() == 0
+
+
+def test_a_size_that_cannot_be_is_told_before_sites_count(
+    config: Pretraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grandrounds.experiment.simulation.count_strings", lambda *_: pytest.fail("sites counted"))
+    model = {"encoder": "new", "vocabulary": "sites", "width": 30, "heads": 4}
+    with pytest.raises(ConfigError, match=r"model\.width is 30, which 4 heads can't share"):
+        prepare(make_config(config(model=model)), Path(), tmp_path)
+
+
+def test_test_notes_without_a_row_are_told_before_the_training(config: Pretraining, tmp_path: Path) -> None:
+    spoken = [Document(str(i), f"The pain eased again after {i} days .") for i in range(30)]
+    silent = Document("a", "a \u200b", (Span(2, 3),))  # what can be read lies outside of its sentence
+    for part, documents in {"train": spoken, "test": [silent]}.items():
+        formats.write("json", documents, tmp_path / f"{part}.json")
+    data = {part: str(tmp_path / f"{part}.json") for part in ("train", "test")}
+    partition = {"scheme": "iid", "sites": 2}
+    made = make_config(config(data={"format": "json", "public": 0.2, **data}, partition=partition))
+    with pytest.raises(DataError, match="of the test data no row can be made for masked_lm"):
+        prepare(made, Path(), tmp_path / "run")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -58,17 +61,44 @@ def test_sgd_counts_no_steps_and_is_refused() -> None:
         Training(optimizer="sgd", warmup_steps=10)
 
 
-@pytest.mark.parametrize(("warmup", "furthest"), [(0, RATE), (50, RATE / 50)])
-def test_a_learners_first_step_is_as_long_as_warm_up_lets_it(warmup: int, furthest: float) -> None:
+def learner(training: Training) -> Server:
     task = MaskedLM(MaskedLMOptions(length=16))
     text = "Fever and cough since Monday."
     encoder = Encoder.new(Size(layers=1, width=8, heads=2, pieces=100, dropout=0.0), [text], None)
     features = task.features(task.examples([Document("1", text)])[0], encoder)
-    training = Training(optimizer="adam", learning_rate=RATE, weight_decay=0, warmup_steps=warmup)
     practice = Practice(task, encoder, training, 1, torch.device("cpu"))
-    server = Server(practice, {"train": Split(features, np.arange(len(features.documents)))}, practice.initial_model())
-    before = {name: value.clone() for name, value in server.model.state_dict().items()}
-    server.train()
-    after = server.model.state_dict()
-    moved = max(float((after[name] - value).abs().max()) for name, value in before.items())
-    assert moved == pytest.approx(furthest, rel=0.02)
+    return Server(practice, {"train": Split(features, np.arange(len(features.documents)))}, practice.initial_model())
+
+
+def moved_by(act: Callable[[], None], model: nn.Module) -> float:
+    """How far the weight went that went furthest."""
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    act()
+    after = model.state_dict()
+    return max(float((after[name] - value).abs().max()) for name, value in before.items())
+
+
+@pytest.mark.parametrize(("warmup", "furthest"), [(0, RATE), (50, RATE / 50)])
+def test_a_learners_first_step_is_as_long_as_warm_up_lets_it(warmup: int, furthest: float) -> None:
+    server = learner(Training(optimizer="adam", learning_rate=RATE, weight_decay=0, warmup_steps=warmup))
+    assert moved_by(server.train, server.model) == pytest.approx(furthest, rel=0.02)
+
+
+@pytest.mark.parametrize(("state", "second"), [("renew", 1), ("keep", 2)])
+def test_warm_up_begins_anew_each_round_unless_moments_are_kept(state: Literal["renew", "keep"], second: int) -> None:
+    """A round here is one step, so its furthest weight goes a fiftieth of the rate, and in the next round one, or
+    where moments are kept two."""
+    server = learner(
+        Training(optimizer="adam", learning_rate=RATE, weight_decay=0, warmup_steps=50, optimizer_state=state)
+    )
+    assert moved_by(server.train, server.model) == pytest.approx(RATE / 50, rel=0.02)
+    assert moved_by(server.train, server.model) == pytest.approx(second * RATE / 50, rel=0.1)
+
+
+def test_a_step_of_its_own_warms_up_too() -> None:
+    """FedNER's: gradients first, then the step."""
+    server = learner(Training(optimizer="adam", learning_rate=RATE, weight_decay=0, warmup_steps=50))
+    optimizer = server.optimizer()
+    for parameter in server.model.parameters():
+        parameter.grad = torch.full_like(parameter, 1e-3)
+    assert moved_by(lambda: server.step(optimizer), server.model) == pytest.approx(RATE / 50, rel=0.02)

@@ -65,3 +65,17 @@ def test_heads_look_elsewhere_where_they_are_not_told() -> None:
 def test_without_sinusoids_no_place_can_be_told() -> None:
     with pytest.raises(ConfigError, match=r"model\.attention = 'beside'.*model\.positions = 'sinusoidal'"):
         Encoder.new(replace(SIZE, positions="random"), [WORDS], None)
+
+
+@pytest.mark.parametrize(("width", "heads"), [(8, 8), (64, 16), (48, 2)])
+def test_heads_too_small_to_tell_places_apart_are_refused(width: int, heads: int) -> None:
+    with pytest.raises(ConfigError, match=f"with model.width = {width} and {heads} heads there are fewer"):
+        replace(SIZE, width=width, heads=heads)
+
+
+def test_marks_of_entities_have_nothing_where_places_are_told_apart() -> None:
+    encoder = Encoder.new(SIZE, [WORDS], None, ["[E1]", "[E2]"])
+    words = encoder.build().embeddings.word_embeddings.weight
+    assert len(words) == len(encoder.tokenizer)
+    assert words[:, :16].abs().max() == 0
+    assert words[-2:, 16:].abs().min() > 0

@@ -27,7 +27,8 @@ ProcessesOption = Annotated[
 def compare(
     config: ConfigPath,
     overrides: Annotated[
-        Optional[list[str]], typer.Argument(help="What to change in every arm.", metavar="KEY=VALUE")
+        Optional[list[str]],
+        typer.Argument(help="What to change in every arm, but for what its [compare.NAME] says.", metavar="KEY=VALUE"),
     ] = None,
     algorithms: Annotated[
         str, typer.Option(help="Arms, with commas: algorithms, or names of [compare.NAME] tables.")

@@ -173,11 +173,11 @@ def partition(
     if plot is not None:
         drawn = documents_and_entropy(f"{scheme}: documents by site", Dealt(rows, dealt.left_out))
         write_whole(plot, drawn.encode())
+    show_notes({**corpus.notes, **left})
     if as_json:
         show_json({"sites": [row.to_dict() for row in rows], "left_out": list(dealt.left_out)})
         return
     out.print(_partition_table(rows, made.labels))
-    show_notes({**corpus.notes, **left})
     if dealt.left_out:
         out.print(f"left out, since they got nothing: {', '.join(dealt.left_out)}", soft_wrap=True)
 

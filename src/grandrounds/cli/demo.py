@@ -24,7 +24,9 @@ ALGORITHMS = ("fedavg", "fedatt", "feded", "local_only", "centralized")  # the l
 def demo(
     overrides: Annotated[
         Optional[list[str]],
-        typer.Argument(help="What to change in every arm: data.options.notes=20", metavar="KEY=VALUE"),
+        typer.Argument(
+            help="What to change, where arms have none of their own: data.options.notes=20", metavar="KEY=VALUE"
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each, with seeds 1 to N.", min=1)] = 1,
     out_folder: Annotated[Path, typer.Option("--out", help="Where the runs go.")] = Path("runs/demo"),
@@ -41,7 +43,7 @@ def demo(
         "them together without moving a note; feded moves not even weights, only predictions on the server's own "
         "sentences; centralized shows what one big hospital could do."
     )
-    arms = arms_of(config, ALGORITHMS, list(range(1, seeds + 1)), out_folder)
+    arms = arms_of(config, ALGORITHMS, [config.seed + i for i in range(seeds)], out_folder)
     rows = compare_arms(arms, Path(), min(os.cpu_count() or 1, len(arms), 4), out_folder)
     if as_json:
         typer.echo(to_json(rows))

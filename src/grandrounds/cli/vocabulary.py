@@ -123,6 +123,8 @@ def merge(
 ) -> None:
     """At the coordinator: one vocabulary from the counts of all sites, for model.vocabulary.
 
+    Beside VOCAB.txt goes VOCAB.usage.json: how often each piece is used, with which a new BERT begins.
+
     Example: `grandrounds vocabulary merge *.counts --size 8000 --out vocab.txt`
     """
     total, seen = Counter[str](), dict[bytes, Path]()

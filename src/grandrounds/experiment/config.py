@@ -85,7 +85,7 @@ class Model(Section):
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Instead of the encoder's own; 0 saves up to 40% of a step on a CPU, where dropping out attention is slow."""
     layers: int | None = Field(None, ge=1)
-    """Of the encoder `new`, as are the next five; by default 4."""
+    """Of the encoder `new`, as are the next six; by default 4."""
     width: int | None = Field(None, ge=8)
     """By default 256."""
     heads: int | None = Field(None, ge=1)

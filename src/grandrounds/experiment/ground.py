@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import torch as safetensors
 from torch import nn
 
 from grandrounds.data.partition import SiteRow
-from grandrounds.errors import ConfigError
+from grandrounds.errors import ConfigError, DataError
 from grandrounds.experiment.config import Config, Model, Paths
 from grandrounds.federation.contract import Algorithm
 from grandrounds.federation.files import write_whole
@@ -20,7 +22,7 @@ from grandrounds.federation.learner import Practice, Server, Split
 from grandrounds.federation.payloads import Expected, PublicSet
 from grandrounds.federation.state import unfrozen
 from grandrounds.models.encoder import Encoder, Size
-from grandrounds.models.word_pieces import piece_counts, write_pieces
+from grandrounds.models.word_pieces import read_usage, usage_beside, write_pieces
 from grandrounds.tasks import Task
 from grandrounds.tasks.task import Features
 
@@ -46,12 +48,20 @@ class Ground:
         return self.at_sites | self.splits.keys()
 
 
+def split_of(task: Task, features: Features, examples: NDArray[np.int64], part: str) -> Split:
+    """These examples' rows; DataError where nothing of them can be read, which else would show after the training."""
+    rows = task.rows(features, examples)
+    if not len(rows):
+        raise DataError(f"of the {part} data no row can be made for {task.name}: give other documents")
+    return Split(features, rows)
+
+
 def server_splits(
     task: Task, features: Features, served: Mapping[str, Sequence[int]], public: PublicSet | None
 ) -> dict[str, Split]:
     """The server's data, by the examples that each part has."""
     splits = {
-        part: Split(features, task.rows(features, np.array(examples, dtype=np.int64)))
+        part: split_of(task, features, np.array(examples, dtype=np.int64), part)
         for part, examples in served.items()
         if examples
     }
@@ -81,8 +91,8 @@ def resolved(encoder: str, base: Path) -> str:
 
 LEARNT = ("tiny", "words", "new")
 """Encoders whose vocabulary comes from the public text, or from a file of vectors or word pieces."""
-USAGE = "usage.safetensors"
-"""In a run's vocabulary/: how often sites use each word piece."""
+PIECES = "pieces.txt"
+"""In a run's vocabulary/: what was learnt from the sites, or the file that was named; and how often pieces are used."""
 OF_NEW = ("layers", "width", "heads", "pieces", "dropout", "positions", "attention")
 
 
@@ -105,11 +115,11 @@ def find_encoder(
         learnt, part = folder / "vocabulary" / name, folder / f".vocabulary.{name}.part"
         if not learnt.exists():
             if name == "new":
-                pieces = _file_of_pieces(model, base)
+                size = _size(model)
+                pieces = _file_of_pieces(model, base, learnt.parent)
                 if model.vocabulary == "sites":
-                    pieces, usage = _learnt_from(counted, model, learnt.parent)
-                    write_whole(learnt.parent / USAGE, safetensors.save({"usage": usage}))
-                made = Encoder.new(_size(model), public, pieces, task.markers)
+                    pieces = _learnt_from(counted, model, learnt.parent)
+                made = Encoder.new(size, public, pieces, task.markers)
             else:
                 words = None if vectors is None or model.vocabulary == "public" else model.most_words
                 made = Encoder.find(name, task.markers, public, vectors, words)
@@ -117,8 +127,8 @@ def find_encoder(
             learnt.parent.mkdir(exist_ok=True)
             part.rename(learnt)
         found = replace(Encoder.saved(learnt), vectors=vectors)
-        if (told := learnt.parent / USAGE).exists():
-            found = replace(found, usage=safetensors.load_file(told)["usage"])
+        if name == "new" and (usage := read_usage(learnt.parent / PIECES)) is not None:
+            found = replace(found, usage=torch.tensor(usage, dtype=torch.float32))
     if model.attention_dropout is not None:
         found = found.dropping_attention(model.attention_dropout)
     return replace(found, lora=model.lora())
@@ -147,14 +157,20 @@ def _size(model: Model) -> Size:
     return Size(model.layers or 4, width, heads, model.pieces or 8000, dropout, *begun)
 
 
-def _file_of_pieces(model: Model, base: Path) -> Path | None:
-    return None if model.vocabulary in (None, "public", "sites") else base / model.vocabulary
+def _file_of_pieces(model: Model, base: Path, folder: Path) -> Path | None:
+    """The file that is named, and a copy in the folder if it comes with how often pieces are used."""
+    if model.vocabulary in (None, "public", "sites"):
+        return None
+    path = base / model.vocabulary
+    if read_usage(path) is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, folder / PIECES)
+        shutil.copyfile(usage_beside(path), usage_beside(folder / PIECES))
+    return path
 
 
-def _learnt_from(
-    counted: Callable[[], Mapping[str, int]] | None, model: Model, folder: Path
-) -> tuple[Path, torch.Tensor]:
-    """Word pieces as a file, and how often each is used."""
+def _learnt_from(counted: Callable[[], Mapping[str, int]] | None, model: Model, folder: Path) -> Path:
+    """Word pieces as a file, with how often each is used."""
     if counted is None:
         raise ConfigError(
             "model.vocabulary = 'sites' is for simulations; between hosts sites count with 'grandrounds vocabulary "
@@ -165,9 +181,8 @@ def _learnt_from(
         least = model.vocabulary_documents
         raise ConfigError(f"no string is in {least} documents of a site; lower model.vocabulary_documents")
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "pieces.txt"
-    pieces = write_pieces(path, counts, _size(model).pieces)
-    return path, torch.tensor(piece_counts(counts, pieces), dtype=torch.float32)
+    write_pieces(folder / PIECES, counts, _size(model).pieces)
+    return folder / PIECES
 
 
 def warmed_up(config: Config, practice: Practice, splits: Mapping[str, Split], folder: Path) -> Practice:

@@ -22,14 +22,14 @@ from grandrounds.data.corpora import Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.experiment.config import explained
-from grandrounds.experiment.ground import expected_of, find_device, manifest_of
+from grandrounds.experiment.ground import expected_of, find_device, manifest_of, split_of
 from grandrounds.experiment.terms import Terms, read_terms, tokenizer_digest
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.desk import Desk
 from grandrounds.federation.host import Host, Resident
 from grandrounds.federation.keys import read_private
-from grandrounds.federation.learner import VALIDATION, Practice, Split
+from grandrounds.federation.learner import VALIDATION, Practice
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.shelf import Shelf
@@ -129,7 +129,7 @@ def read_holding(
         if not examples:
             raise no_example(task, f"the {part} data hold", left)
         features = task.features(examples, practice.encoder)
-        splits[part] = Split(features, task.rows(features, np.arange(len(examples))))
+        splits[part] = split_of(task, features, np.arange(len(examples)), part)
         if part == "train":
             counted.update(label for example in examples for label in task.answers(example))
             counts |= {"examples": len(examples), "notes": len({example.document for example in examples})}

@@ -13,6 +13,8 @@ from torch import Tensor
 
 SHARPNESS = 4.5
 """By how many nats a head's scores prefer the place that it looks at to one far away."""
+LEAST_ROOM = 16
+"""Coordinates without which places come round again, as the hours of a clock do."""
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
@@ -26,7 +28,7 @@ def look_beside(bert: Any) -> None:
     ...; positions must be sinusoids. What tells places apart is added to the random weights of queries and keys, and
     the coordinates that it reads are the positions' alone: a word would be most like itself, and win."""
     layers, width = bert.encoder.layer, bert.config.hidden_size
-    room = min(width // bert.config.num_attention_heads, width // 4) // 2 * 2
+    room = room_for_places(width, bert.config.num_attention_heads)
     with torch.no_grad():
         for embeddings in (bert.embeddings.word_embeddings, bert.embeddings.token_type_embeddings):
             embeddings.weight[:, :room] = 0
@@ -38,6 +40,11 @@ def look_beside(bert: Any) -> None:
                 own = slice(head * size, head * size + room)
                 attention.query.weight[own] += gain * _shifted(0, room, width)
                 attention.key.weight[own] += gain * _shifted(offset(head), room, width)
+
+
+def room_for_places(width: int, heads: int) -> int:
+    """Coordinates that positions get for themselves: what a head reads at once, and a quarter at most."""
+    return min(width // heads, width // 4) // 2 * 2
 
 
 def offset(head: int) -> int:

@@ -33,7 +33,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import logging as transformers_logging
 
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.models.beginnings import look_beside, sinusoids
+from grandrounds.models.beginnings import LEAST_ROOM, look_beside, room_for_places, sinusoids
 from grandrounds.models.lora import Lora
 from grandrounds.models.word_pieces import SPECIAL, read_pieces, without_capitals
 from grandrounds.models.words import WordsConfig, fill_vectors, read_vectors, word_tokenizer, words_of
@@ -67,6 +67,20 @@ class Size:
     """What the embeddings of positions begin as; they are learnt all the same."""
     attention: Literal["random", "beside"] = "random"
     """Where heads look to begin with: anywhere, or at the words beside."""
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise ConfigError(f"model.width is {self.width}, which {self.heads} heads can't share; set model.heads")
+        if self.attention != "beside":
+            return
+        if self.positions != "sinusoidal":
+            raise ConfigError("model.attention = 'beside' finds neighbours by model.positions = 'sinusoidal': set both")
+        if room_for_places(self.width, self.heads) < LEAST_ROOM:
+            raise ConfigError(
+                f"model.attention = 'beside' needs heads of at least {LEAST_ROOM} numbers and a width of "
+                f"{4 * LEAST_ROOM}, to tell places apart; with model.width = {self.width} and {self.heads} heads there "
+                "are fewer"
+            )
 
 
 @dataclass(frozen=True)
@@ -111,11 +125,9 @@ class Encoder:
     @classmethod
     def new(cls, size: Size, public: Iterable[str], pieces: Path | None, markers: Sequence[str] = ()) -> Encoder:
         """A BERT from scratch; its word pieces are those of a file, one a line, or are learnt from the public text."""
-        if size.width % size.heads:
-            raise ConfigError(f"model.width is {size.width}, which {size.heads} heads can't share; set model.heads")
-        if size.attention == "beside" and size.positions != "sinusoidal":
-            raise ConfigError("model.attention = 'beside' finds neighbours by model.positions = 'sinusoidal': set both")
         tokenizer = _train_word_pieces(public, size.pieces, "new") if pieces is None else _read_word_pieces(pieces)
+        if markers:
+            tokenizer.add_tokens(list(markers), special_tokens=True)
         config = BertConfig(
             vocab_size=len(tokenizer),
             pad_token_id=tokenizer.pad_token_id,
@@ -129,8 +141,6 @@ class Encoder:
         # These stay with the config where it is saved.
         config.first_positions, config.first_attention = size.positions, size.attention
         tokenizer.model_max_length = config.max_position_embeddings
-        if markers:
-            tokenizer.add_tokens(list(markers), special_tokens=True)
         return cls("new", tokenizer, config, None)
 
     @classmethod

@@ -11,9 +11,11 @@ A part that does not begin a word is written with '##' before it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import sha256
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from pathlib import Path
@@ -129,7 +131,7 @@ def learn_pieces(counts: Mapping[str, int], size: int, least: int = 2) -> list[s
     if len(pieces) > size:
         raise ConfigError(
             f"a vocabulary of {size + len(SPECIAL):,} word pieces has no room for all letters, which without special "
-            f"pieces are {len(pieces):,}, at the start of words and within; ask for more"
+            f"pieces are {len(pieces):,}, at the start of words and within; raise model.pieces, or --size"
         )
     pairs, where = Counter[tuple[str, str]](), defaultdict[tuple[str, str], set[int]](set)
     for i, (letters, weight) in enumerate(zip(texts, weights, strict=True)):
@@ -209,8 +211,33 @@ def without_capitals(pieces: Iterable[str]) -> bool:
 
 
 def write_pieces(path: Path, counts: Mapping[str, int], size: int) -> list[str]:
-    """A vocabulary file as BERT's: special pieces, then those learnt, one a line."""
+    """A vocabulary file as BERT's: special pieces, then those learnt, one a line; beside it, how often each is used."""
     ordered = {string: counts[string] for string in sorted(counts)}
     pieces = [*SPECIAL, *learn_pieces(ordered, size - len(SPECIAL))]
     path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    told = {"pieces": _digest(path), "usage": piece_counts(ordered, pieces)}
+    usage_beside(path).write_text(json.dumps(told) + "\n", encoding="utf-8")
     return pieces
+
+
+def usage_beside(path: Path) -> Path:
+    return path.with_name(f"{path.stem}.usage.json")
+
+
+def read_usage(path: Path) -> list[int] | None:
+    """How often each piece of a vocabulary file is used; None where nobody has counted."""
+    beside = usage_beside(path)
+    if not beside.exists():
+        return None
+    try:
+        told = json.loads(beside.read_text(encoding="utf-8"))
+        same, usage = told["pieces"] == _digest(path), [int(times) for times in told["usage"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"'{beside}' can't be read ({error}); merge the vocabulary again, or delete it") from error
+    if not same or min(usage, default=0) < 0:
+        raise ConfigError(f"'{beside}' is of another vocabulary than '{path.name}'; merge it again, or delete it")
+    return usage
+
+
+def _digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
