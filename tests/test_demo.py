@@ -14,6 +14,9 @@ from grandrounds.reports.tables import ComparisonRow
 from tests.data.test_synthetic import counting_words
 
 
+FEWER = ("data.options.notes=6", "model.warm_up=1", "federation.rounds=4", "federation.evaluate_every=4")
+
+
 def demo(out: Path, seeds: int, *overrides: str) -> dict[str, float]:
     """Mean test F1 by algorithm."""
     options = ["--out", str(out), "--seeds", str(seeds), "--json"]
@@ -40,7 +43,7 @@ def tells_the_story(f1: dict[str, float]) -> None:
 
 def test_the_demo_runs_its_five_arms_and_writes_a_report_and_a_model(tmp_path: Path) -> None:
     """On a tenth of its notes; what they come to is for make real, for it takes minutes."""
-    f1 = demo(tmp_path / "demo", 1, "data.options.notes=6", "model.warm_up=1", "federation.evaluate_every=4")
+    f1 = demo(tmp_path / "demo", 1, *FEWER)
     assert {*ALGORITHMS} <= f1.keys()
     assert all(0 <= score <= 1 for score in f1.values())
     for name in ALGORITHMS:
