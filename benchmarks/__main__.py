@@ -8,7 +8,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import json
-import platform
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from rich.table import Table
 from benchmarks import distant, documents, federation_tax, many_sites, masked_language, memory, ner, workers
 from benchmarks.corpus import random_encoder
 from benchmarks.measuring import Row, Settings, load
+from grandrounds.experiment.provenance import provenance
 
 BENCHMARKS = {
     "federation_tax": federation_tax.measure,
@@ -63,12 +63,11 @@ def main(
             with _progress(chosen) as say:
                 rows[chosen] = list(BENCHMARKS[chosen](Settings(Path(scratch), weights, name, quick, say)))
             results[chosen] = {
+                **provenance(),
                 "command": f"python -m benchmarks --only {chosen}" + (f" --encoder {name}" if encoder else ""),
                 "encoder": _described(name, encoder),
                 "seconds": round(time.perf_counter() - began),
                 "load": {"before": before, "after": load(), "cores": os.cpu_count()},
-                "python": platform.python_version(),
-                "torch": torch.__version__,
                 "rows": [{**asdict(row), "met": row.met} for row in rows[chosen]],
             }
     _show(rows, f"{_described(name, encoder)}; load {load()} on {os.cpu_count()} cores")

@@ -20,6 +20,7 @@ import torch
 from tests.hosts import SITES, Hosts, free_port
 
 from grandrounds import child
+from grandrounds.experiment.provenance import provenance
 from grandrounds.federation.flower.grid import OverGrid, Roster
 from grandrounds.federation.flower.node import Door, app_of, serve
 from grandrounds.federation.flower.superlink import SuperLink
@@ -137,6 +138,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     found = {
+        **provenance(),
         "command": "python -m benchmarks.between_hosts",
         "encoder": Path(given.encoder).name,
         "wire": wire(given.megabytes),

@@ -21,6 +21,8 @@ from typing import Any
 
 from tests.hosts import SITES, Hosts, until
 
+from grandrounds.experiment.provenance import provenance
+
 ADDRESSES = {name: f"10.77.0.{i}" for i, name in enumerate(("coordinator", *SITES), start=1)}
 
 
@@ -100,7 +102,7 @@ def main() -> None:
     parser.add_argument("--absence", type=float, default=120.0)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    text = json.dumps(measure(given.away, given.absence), indent=1)
+    text = json.dumps({**provenance(), **measure(given.away, given.absence)}, indent=1)
     sys.stdout.write(text + "\n")
     if given.out:
         given.out.write_text(text + "\n")

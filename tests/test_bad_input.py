@@ -69,7 +69,7 @@ def weights(folder: Path) -> bytes:
         ("task.max_lenght=64", "unknown config key 'task.max_lenght'; did you mean 'task.max_length'?"),
         ("sites.a.trian=x", "unknown config key 'sites.a.trian'; did you mean 'sites.a.train'?"),
         ("algorithm.name=fedavgg", "unknown algorithm 'fedavgg'; did you mean 'fedavg'?"),
-        ("algorithm.step=1", "unknown option of algorithm 'fedavg' 'step'; known: server_epochs"),
+        ("algorithm.step=1", "algorithm 'fedavg' has no options, so not 'step'"),
         ("data.format=pubtater", "data.format: unknown name 'pubtater'; did you mean 'pubtator'?"),
         ("partition.scheme=idd", "partition.scheme: unknown name 'idd'; did you mean 'iid'?"),
         ("task.name=sentence-re", "task.name: unknown name 'sentence-re'; did you mean 'sentence_re'?"),

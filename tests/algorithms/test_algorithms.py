@@ -62,7 +62,7 @@ def test_it_differs_measurably_from_fedavg(name: str, run: Runs) -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_it_learns_the_toy_task(name: str, run: Runs) -> None:
     # As many epochs for the student of feded as for the sites.
-    own = {"algorithm": {"name": name, "distillation_epochs": 3}} if name == "feded" else {}
+    own = {"server.epochs": 3} if name == "feded" else {}
     long = {"federation.rounds": 6, "training.learning_rate": 5e-3, "training.epochs": 3}
     out = run(name, **long, **own, **task_for(name))
     scores = [line["test"]["f1"] for line in metrics(out)]

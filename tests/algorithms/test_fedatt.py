@@ -8,6 +8,7 @@ import torch
 
 from grandrounds.algorithms.fedatt import FedAtt, attentive_pull, distance_of
 from grandrounds.federation import Parameters, Registration, Reply
+from grandrounds.federation.training import Training
 
 SHAPES = {"matrix": (4, 3), "bias": (5,), "cube": (2, 3, 2)}
 
@@ -89,6 +90,7 @@ class StubServer:
 
     def __init__(self) -> None:
         self.model = torch.nn.Linear(2, 2)
+        self.training = Training().model_copy(update={"epochs": 0})
         self.loaded: Parameters | None = None
 
     def seeded(self, *purpose: str) -> torch.Generator:

@@ -284,7 +284,6 @@ def changed(one: Path, other: Path) -> float:
         {"weight": 0.2},
         {"tempered_student": False},
         {"hard_labels": False},
-        {"distillation_epochs": 2},
         {"vote": "confidence"},
         {"average_robust": "median"},
         {"average_robust": "trimmed", "trim": 0.4},
@@ -338,11 +337,16 @@ def test_a_weight_without_labels_to_weigh_against_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"name": "feded"}, {"name": "fedavg", "server_epochs": 1}, {"name": "validation_only"}]
+    "options",
+    [
+        {"algorithm.name": "feded"},
+        {"algorithm.name": "fedavg", "server.epochs": 1},
+        {"algorithm.name": "validation_only"},
+    ],
 )
 def test_without_a_public_set_it_is_refused_at_once(options: dict[str, Any], tiny_config: TinyConfig) -> None:
     with pytest.raises(ConfigError, match=r"needs the server's public set: set data.public"):
-        make_config(tiny_config(**{"algorithm": options, "data.public": 0}))
+        make_config(tiny_config(**options, **{"data.public": 0}))
 
 
 def test_a_robust_average_with_unequal_votes_is_refused() -> None:
@@ -457,8 +461,8 @@ def test_sites_with_their_own_models_send_and_get_predictions_alone(run: Callabl
 
 
 def test_a_site_follows_the_ensemble_before_it_trains(tiny_config: TinyConfig, tmp_path: Path) -> None:
-    options = {"name": "feded", "download": "predictions", "distillation_epochs": 20, "temperature": 1.0}
-    content = tiny_config(algorithm=options)
+    options = {"name": "feded", "download": "predictions", "temperature": 1.0}
+    content = tiny_config(algorithm=options, **{"server.epochs": 20})
     simulation = prepare(make_config(content), Path(), tmp_path)
     ask = asker(simulation, content, tmp_path)
     alone = ask("site-01", "train_own_and_predict").packed

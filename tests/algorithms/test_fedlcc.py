@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import grandrounds
-from grandrounds.algorithms.fedlcc import PREVIOUS, FedLCC, contrast
+from grandrounds.algorithms.fedlcc import PREVIOUS, SEEN, FedLCC, Tally, contrast, drops_out, means, without_dropout
 from grandrounds.algorithms.moon import Moon
 from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import make_config
@@ -22,7 +24,7 @@ from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.host import Host
 from grandrounds.federation.learner import Site
 from tests.conftest import DOCUMENT_RE, TinyConfig
-from tests.experiment.crashes import PowerCut, metrics, timeless, weights
+from tests.experiment.crashes import PowerCut, Watch, cut, metrics, timeless, weights
 
 Make = Callable[..., dict[str, Any]]
 
@@ -142,38 +144,235 @@ def _flat(state: dict[str, torch.Tensor]) -> Any:
     return flatten(state)
 
 
-@pytest.mark.parametrize("kind", [FedLCC, Moon])
-def test_the_loss_at_a_site_is_eq_13(content: Make, tmp_path: Path, kind: type[FedLCC]) -> None:
-    simulation = prepare(make_config(content("fedlcc")), Path(), tmp_path)
-    torch.manual_seed(8)
-    past = {name: value + 0.05 * torch.randn_like(value) for name, value in simulation.model.state_dict().items()}
-    site = At(simulation, past).site
-    method = kind(mu=0.3, temperature=0.7)
-    loss = method.contrasted(site)
-    assert loss is not None
-    local = site.frozen()  # the global model, moved as training moves it
-    with torch.no_grad():
-        for value in local.parameters():
-            value.add_(0.03 * torch.randn_like(value))
-    rows = np.array([3, 0, 5])
-    batch = site._batch(site._split("train"), rows)
-    previous = site.frozen()
-    previous.load_state_dict(past)
+class Contrasted:
+    """A site in its second round whose model has moved from the global one, and what its networks see of a batch."""
 
-    def view(net: nn.Module) -> np.ndarray:
+    def __init__(self, simulation: Simulation, kind: type[FedLCC]) -> None:
+        torch.manual_seed(8)
+        start = simulation.model.state_dict()
+        past = {name: value + 0.05 * torch.randn_like(value) for name, value in start.items()}
+        self.kind, self.site = kind, At(simulation, past).site
+        self.task, self.model = self.site.practice.task, self.site.model
+        self.there, self.before = self.site.frozen(), self.site.frozen()
+        self.before.load_state_dict(past)
+
+    def loss(self, method: FedLCC, tally: Tally | None = None) -> Any:
+        """The loss; once it is made, the site's model moves, as training moves it."""
+        found = method.contrasted(self.site, tally)
+        torch.manual_seed(9)
         with torch.no_grad():
-            reading = site.practice.task.read(net, batch)
-        return (reading.pair if kind is Moon else reading.context).double().numpy()
+            for value in self.model.parameters():
+                value.add_(0.03 * torch.randn_like(value))
+        return found
 
-    here, there, before = view(local), view(site.frozen()), view(previous)
-    terms = []
-    for ours, theirs, old in zip(here, there, before, strict=True):
-        towards, away = np.exp(cosine(ours, theirs) / 0.7), np.exp(cosine(ours, old) / 0.7)
-        terms.append(-np.log(towards / (towards + away)))
+    def batch(self, *rows: int) -> Any:
+        return self.site._batch(self.site._split("train"), np.array(rows))
+
+    def contexts(self, batch: Any) -> list[np.ndarray]:
+        """Of the local, the global and the previous network, without dropout."""
+        found = []
+        for net in (self.model.eval(), self.there, self.before):
+            with torch.no_grad():
+                reading = self.task.read(net, batch)
+            found.append((reading.pair if self.kind is Moon else reading.context).double().numpy())
+        return found
+
+    def terms(self, batch: Any, temperature: float) -> list[tuple[float, float, float]]:
+        """Eq. 12 of each pair with its two cosines."""
+        found = []
+        for here, there, before in zip(*self.contexts(batch), strict=True):
+            near, far = cosine(here, there), cosine(here, before)
+            towards, away = np.exp(near / temperature), np.exp(far / temperature)
+            found.append((-np.log(towards / (towards + away)), near, far))
+        return found
+
+
+KINDS = pytest.mark.parametrize("kind", [FedLCC, Moon])
+
+
+@pytest.fixture
+def simulation(content: Make, tmp_path: Path) -> Simulation:
+    return prepare(make_config(content("fedlcc")), Path(), tmp_path)
+
+
+@KINDS
+def test_the_loss_at_a_site_is_eq_13(simulation: Simulation, kind: type[FedLCC]) -> None:
+    site = Contrasted(simulation, kind)
+    loss = site.loss(kind(mu=0.3, temperature=0.7))
+    batch = site.batch(3, 0, 5)
+    mean = np.mean([term for term, _, _ in site.terms(batch, 0.7)])
     with torch.no_grad():
-        expected = site.practice.task.loss(local, batch).item() + 0.3 * np.mean(terms)
-        assert loss(local, batch).item() == pytest.approx(expected, rel=1e-5)
-    assert np.mean(terms) > 0.1
+        expected = site.task.loss(site.model, batch).item() + 0.3 * mean
+        assert loss(site.model, batch).item() == pytest.approx(expected, rel=1e-5)
+    assert mean > 0.1
+
+
+@KINDS
+def test_a_context_may_be_read_without_the_dropout_of_the_tasks_loss(
+    simulation: Simulation, kind: type[FedLCC]
+) -> None:
+    """The loss: the task's under dropout, Eq. 12 in NumPy on contexts without; the gradient is that of both."""
+    site = Contrasted(simulation, kind)
+    loss = site.loss(kind(mu=0.3, temperature=0.7, context_dropout=False))
+    batch = site.batch(3, 0, 5)
+    mean = np.mean([term for term, _, _ in site.terms(batch, 0.7)])
+
+    def under_dropout(value: Callable[[nn.Module, Any], torch.Tensor]) -> float:
+        site.model.train().zero_grad()
+        torch.manual_seed(5)
+        found = value(site.model, batch)
+        found.backward()
+        return found.item()
+
+    found = under_dropout(loss)
+    gradient = {name: p.grad.clone() for name, p in site.model.named_parameters() if p.grad is not None}
+    assert found == pytest.approx(under_dropout(site.task.loss) + 0.3 * mean, rel=1e-5)
+    with_dropout = kind(mu=0.3, temperature=0.7).contrasted(site.site)
+    assert with_dropout is not None
+    assert found != pytest.approx(under_dropout(with_dropout), rel=1e-4)
+    under_dropout(site.task.loss)
+    reading = site.task.read(site.model.eval(), batch)
+    here = reading.pair if kind is Moon else reading.context
+    there, before = (torch.from_numpy(x).float() for x in site.contexts(batch)[1:])
+    (0.3 * contrast(here, there, before, 0.7)).backward()  # beside the task's
+    for name, parameter in site.model.named_parameters():
+        if name in gradient:
+            torch.testing.assert_close(gradient[name], parameter.grad, atol=1e-5, rtol=1e-3)
+
+
+def test_where_nothing_drops_out_a_second_pass_is_spared_and_bits_are_the_same(run: Run) -> None:
+    tiny = {"model": {"encoder": "tiny"}}
+    assert run("fedlcc", more=tiny, context_dropout=False) == run("fedlcc", more=tiny, context_dropout=True)
+    assert run("fedlcc", context_dropout=False) != run("fedlcc", context_dropout=True)
+
+
+def test_dropout_is_found_in_modules_and_in_their_numbers() -> None:
+    attention = nn.MultiheadAttention(8, 2, dropout=0.1)
+    assert drops_out(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)))
+    assert drops_out(nn.LSTM(2, 2, 2, dropout=0.2))
+    assert drops_out(attention)
+    assert not drops_out(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.0), nn.LSTM(2, 2), nn.LayerNorm(2)))
+
+
+def test_a_network_without_dropout_shares_parameters_and_stays_so_where_it_is_computed_again() -> None:
+    class InParts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.dropout = nn.Linear(6, 6), nn.Dropout(0.5)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return checkpoint(lambda x: self.dropout(self.layer(x)).sum(), x, use_reentrant=False)
+
+    model = InParts().train()
+    undropped = without_dropout(model)
+    x = torch.arange(6.0)[None]
+    undropped(x).backward()
+    assert model.training
+    assert model.layer.weight.grad is not None
+    assert model.layer.weight.grad.equal(x.expand(6, 6))  # half of it would be 0, and half twice as large
+    with torch.no_grad():
+        model.layer.bias.add_(1)
+    assert undropped.layer.bias.equal(model.layer.bias)
+
+
+@KINDS
+def test_what_is_told_of_a_training_is_eq_12_and_its_cosines_over_all_pairs(
+    simulation: Simulation, kind: type[FedLCC]
+) -> None:
+    site, tally = Contrasted(simulation, kind), Tally()
+    plain = kind(mu=0.3, temperature=0.7).contrasted(site.site)
+    loss = site.loss(kind(mu=0.3, temperature=0.7, diagnostics=True), tally)
+    assert plain is not None
+    batches = [site.batch(3, 0, 5), site.batch(1)]
+    for batch in batches:
+        loss(site.model, batch)
+    told = means(asdict(tally))
+    terms = np.array([term for batch in batches for term in site.terms(batch, 0.7)])
+    for name, column in zip(("contrast", "cosine_global", "cosine_previous"), terms.T, strict=True):
+        assert told[name] == pytest.approx(column.mean(), rel=1e-5)
+    assert 1 - told["cosine_global"] > 0.01
+
+    def norm(loss: Callable[[nn.Module, Any], torch.Tensor]) -> float:
+        site.model.zero_grad()
+        loss(site.model, batches[1]).backward()
+        return float(sum((p.grad.double() ** 2).sum() for p in site.model.parameters() if p.grad is not None)) ** 0.5
+
+    pull, task = norm(lambda model, batch: plain(model, batch) - site.task.loss(model, batch)), norm(site.task.loss)
+    assert tally.batches == 1  # the second of two
+    assert told["gradient_share"] == pytest.approx(pull / (pull + task), rel=1e-3)
+    assert pull > 0.001
+
+
+def test_gradients_are_taken_apart_at_the_2nd_4th_8th_batch_and_are_left_alone() -> None:
+    model, tally = nn.Linear(2, 1, bias=False), Tally()
+    for batch in range(1, 10):
+        weight = model.weight[0]
+        tally.add_gradients(model, 3 * batch * weight[0], 4 * batch * weight[1])  # norms 3 and 4, whatever the batch
+    assert tally.batches == 3
+    assert means(asdict(tally)) == {"gradient_share": pytest.approx(4 / 7)}
+    assert model.weight.grad is None
+
+
+def test_pairs_without_a_term_are_not_told_of() -> None:
+    here, there, before = torch.eye(3), torch.eye(3), torch.eye(3)
+    here[0], there[1] = 0, 0
+    tally = Tally()
+    tally.add(here, there, before, 0.5)
+    assert (tally.pairs, tally.cosine_global, tally.contrast) == (1, 1, pytest.approx(np.log(2)))
+    assert means(asdict(Tally())) == {}
+
+
+TOLD = {"contrast", "cosine_global", "cosine_previous", "gradient_share"}
+
+
+@pytest.fixture(scope="module")
+def told(content: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    settings = content("fedlcc", diagnostics=True)
+    out = tmp_path_factory.mktemp("told") / "run"
+    grandrounds.run(settings, out=out)
+    return settings, out
+
+
+def test_telling_changes_no_bit_of_the_model(run: Run, told: tuple[dict[str, Any], Path]) -> None:
+    _, out = told
+    assert weights(out) == run("fedlcc")
+    first, *others = metrics(out)
+    assert "diagnostics" not in first  # nothing is contrasted in a first round
+    for line in others:
+        assert line["diagnostics"].keys() == TOLD
+        assert 0 < line["diagnostics"]["gradient_share"] < 1
+        assert 0.5 < line["diagnostics"]["contrast"] < 0.9  # log 2 = 0.69 where both cosines are equal
+        assert line["diagnostics"]["cosine_previous"] < 1
+
+
+def test_what_is_told_is_the_same_after_a_resumption(told: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+    settings, out = told
+    cut(settings, tmp_path / "cut", after=2)
+    grandrounds.run(settings, out=tmp_path / "cut", resume=True)
+    assert timeless(metrics(tmp_path / "cut")) == timeless(metrics(out))
+    assert weights(tmp_path / "cut") == weights(out)
+
+
+def test_sites_that_may_not_tell_train_all_the_same(
+    told: tuple[dict[str, Any], Path], content: Make, tmp_path: Path
+) -> None:
+    (tmp_path / "policy.toml").write_text('allow = ["parameters"]')
+    silent = {"federation.policy": str(tmp_path / "policy.toml")}
+    watch = Watch()
+    grandrounds.run(content("fedlcc", more=silent, diagnostics=True), out=tmp_path / "run", watcher=watch)
+    assert weights(tmp_path / "run") == weights(told[1])
+    assert not [line for line in metrics(tmp_path / "run") if "diagnostics" in line or line["abandoned"]]
+    assert "no diagnostics of round 2: too few sites gave them" in watch.said
+
+
+def test_a_site_tells_of_this_round_alone(simulation: Simulation) -> None:
+    site = At(simulation, None).site
+    assert not any(Tally.recalled(site).values())
+    tally = Tally(pairs=4, contrast=2.5)
+    site.keep(SEEN, tally.kept(site.round))
+    assert Tally.recalled(site) == asdict(tally)
+    site.keep(SEEN, tally.kept(site.round - 1))
+    assert not any(Tally.recalled(site).values())
 
 
 def test_without_a_past_or_without_mu_the_loss_is_the_tasks(content: Make, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from grandrounds.federation.coordinator import Ledger
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.host import Host
 from grandrounds.federation.payloads import Packed, unpack
+from grandrounds.federation.rows import Rows, Tables
+from grandrounds.models.taggers import TAGGERS
 from tests.conftest import TinyConfig
 from tests.experiment.crashes import metrics
 
@@ -43,11 +46,12 @@ class Site:
         self.host: Host = simulation.host(self.config, folder, memory=1 << 30)
         self.simulation, self.version = simulation, dict[str, str | None]()
 
-    def learn(self, name: str, size: int, iteration: int, weights: dict[str, torch.Tensor] | None = None) -> Packed:
-        model = self.simulation.model
-        shared = Parameters.of(model, self.algorithm.shared) if weights is None else Parameters(weights)
+    def learn(self, name: str, size: int, iteration: int) -> Packed:
+        return self.send(name, Parameters.of(self.simulation.model, self.algorithm.shared), size, iteration)
+
+    def send(self, name: str, shared: Parameters, size: int, iteration: int) -> Packed:
         options = {"private": self.algorithm.private, "batch": self.algorithm.batch}
-        options |= {"iterations": self.algorithm.iterations, "steps_per_exchange": self.algorithm.steps_per_exchange}
+        options |= {"iterations": self.algorithm.iterations}
         commit = f"{iteration + 1:05d}.1"
         message = (shared.pack("fp32"), size, iteration)
         start = self.version.get(name)
@@ -118,7 +122,8 @@ def test_the_gradient_of_all_sites_is_that_of_one_batch(
     found: dict[str, torch.Tensor] = {}
     for name, reply in replies.items():
         assert isinstance(reply, Gradients)
-        for parameter, value in reply.values.items():
+        whole = {part: rows.whole(simulation.model.get_parameter(part)) for part, rows in reply.rows.items()}
+        for parameter, value in {**reply.values, **whole}.items():
             found[parameter] = found.get(parameter, 0) + value.double() * counts[name] / sum(counts.values())
     features = next(iter(simulation.residents.values())).splits["train"].features
     model, task = simulation.practice.initial_model(), simulation.practice.task
@@ -150,7 +155,7 @@ def test_nothing_private_is_in_what_travels(
     monkeypatch.setattr(Host, "answer", watched)
     content = tiny_config(algorithm={"name": "fedner", "iterations": 3}, **{"federation.rounds": 2})
     grandrounds.run(content, out=tmp_path / "run")
-    models = {path.name: load_file(path / "model.safetensors") for path in (tmp_path / "run" / "models").iterdir()}
+    models = {path.parent.name: load_file(path) for path in (tmp_path / "run").glob("models/*/model.safetensors")}
     assert len(models) == 3
     assert len(sent) > 40
     everything = b"".join(sent)
@@ -165,34 +170,58 @@ def test_nothing_private_is_in_what_travels(
     assert shared[0].equal(shared[1])
 
 
-def test_several_steps_an_exchange_move_private_layers_and_average_gradients(
-    sites: Callable[..., tuple[Simulation, Site]], monkeypatch: pytest.MonkeyPatch
+SPARSE = {"task.tagger": "cnn_crf", "task.filters": 10, "model.encoder": "words"}
+"""Words that are shared, under a CRF that is not."""
+
+
+def dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FedNER as it would be if whole tables travelled, both ways."""
+
+    @contextmanager
+    def nothing(model: torch.nn.Module, wanted: Callable[[str], bool]) -> Iterator[None]:
+        yield
+
+    def whole(gradient: torch.Tensor) -> Rows:
+        return Rows(torch.arange(len(gradient)), gradient)
+
+    monkeypatch.setattr("grandrounds.algorithms.fedner.sparse_gradients", nothing)
+    monkeypatch.setattr("grandrounds.federation.payloads.rows_of", whole)
+    monkeypatch.setattr(FedNER, "_shared", lambda self, server: Parameters.of(server.model, self.shared))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_rows_of_word_vectors_give_the_bits_of_whole_tables(
+    tiny_config: TinyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decay: float
 ) -> None:
-    """Two steps at once: the mean of what two iterations with the same shared weights give, and their private layers.
+    """Also where weight decay changes words that no batch has."""
+    content = tiny_config(
+        task={"name": "ner"},
+        **SPARSE,
+        algorithm={"name": "fedner", "iterations": 3, "batch": 6},
+        **{"federation.rounds": 2, "training.optimizer": "adam", "training.weight_decay": decay},
+    )
+    rows = grandrounds.run(content, out=tmp_path / "rows")
+    dense(monkeypatch)
+    whole = grandrounds.run(content, out=tmp_path / "whole")
+    for site in ("site-01", "site-02", "site-03"):
+        models = [load_file(tmp_path / run / "models" / site / "model.safetensors") for run in ("rows", "whole")]
+        assert all(value.equal(models[1][name]) for name, value in models[0].items())
+    assert rows["test"] == whole["test"]
+    assert rows["bytes_up_per_site_round"] < whole["bytes_up_per_site_round"]
+    assert rows["bytes_down_per_site_round"] < whole["bytes_down_per_site_round"]
 
-    Without dropout, which is drawn by exchange."""
-    learner = grandrounds.federation.learner
-    minibatch = learner.Site.minibatch
 
-    def without_dropout(self: Any, size: int, step: int) -> Any:
-        no_dropout(self.model)
-        return minibatch(self, size, step)
-
-    monkeypatch.setattr(learner.Site, "minibatch", without_dropout)
-    simulation, two = sites(batch=20, steps_per_exchange=2, iterations=1)
-    name = min(simulation.residents)
-    at_once = unpack(two.learn(name, 6, 0), simulation.expected)
-    _, one = sites(batch=20, steps_per_exchange=1, iterations=2)
-    halves = [unpack(one.learn(name, 6, i), simulation.expected) for i in range(2)]
-    assert isinstance(at_once, Gradients)
-    first, second = (half.values for half in halves if isinstance(half, Gradients))
-    assert any(not torch.allclose(first[part], second[part], atol=1e-4) for part in first)
-    for part, value in at_once.values.items():
-        torch.testing.assert_close(value, (first[part] + second[part]) / 2, rtol=1e-5, atol=1e-7)
-    kept = [site.host._private.read(name, site.version[name]) for site in (two, one)]
-    assert kept[0].keys() == kept[1].keys() == {"private layers", "private optimizer"}
-    for part, layer in kept[0]["private layers"].tensors.items():
-        torch.testing.assert_close(layer, kept[1]["private layers"].tensors[part])
+def test_a_site_that_starts_with_other_words_refuses_rows(sites: Callable[..., tuple[Simulation, Site]]) -> None:
+    simulation, site = sites("cnn_crf")
+    name = "words.weight"
+    start = Tables(lambda: {name: simulation.practice.initial_model().state_dict()[name] + 1})
+    model = simulation.practice.initial_model()
+    with torch.no_grad():
+        model.get_parameter(name)[2:] += 1  # as that start has them: a few rows differ
+    shared = Parameters.of(model, site.algorithm.shared, start)
+    assert shared.rows[name].index.tolist() == [0, 1]
+    with pytest.raises(AssertionError, match=r"refused: this site does not start with the server's 'words\.weight'"):
+        site.send(min(simulation.residents), shared, 4, 0)
 
 
 def test_parts_are_checked_by_name(tiny_config: TinyConfig, tmp_path: Path) -> None:
@@ -208,16 +237,35 @@ def test_parts_are_checked_by_name(tiny_config: TinyConfig, tmp_path: Path) -> N
             grandrounds.run(content, out=tmp_path / "run")
 
 
+@pytest.mark.parametrize("tagger", TAGGERS)
+def test_a_split_has_one_name_for_all_taggers(tagger: str) -> None:
+    task = {"name": "ner", "tagger": tagger, **({"language": "minilm"} if tagger == "elmoner" else {})}
+    content = {"task": task, "model": {"encoder": "words"}, "data": {"format": "synthetic"}}
+    made = [
+        make_config({**content, "algorithm": {"name": "fedner", "private": split}}).make_algorithm()
+        for split in ("all but embeddings", "decoder", "nothing")
+    ]
+    above, decoder, nothing = (one.private for one in made if isinstance(one, FedNER))
+    assert above == (*TAGGERS[tagger].context, "crf")
+    assert (decoder, nothing) == (("crf",), ())
+    parts = ("words.weight", "characters.embedding.weight", *(f"{part}.weight" for part in TAGGERS[tagger].context))
+    assert [name for name in parts if made[0].shared(name)] == ["words.weight", "characters.embedding.weight"]
+    with pytest.raises(ConfigError, match=r"unknown split of this task's model 'all but embedings'; did you mean"):
+        make_config({**content, "algorithm": {"name": "fedner", "private": "all but embedings"}})
+
+
 def test_scores_are_of_each_sites_own_model(tiny_config: TinyConfig, tmp_path: Path) -> None:
     content = tiny_config(algorithm={"name": "fedner", "iterations": 5}, **{"federation.rounds": 2})
     result = grandrounds.run(content, out=tmp_path / "run")
     assert set(result["test"]["learners"]) == {"site-01", "site-02", "site-03"}
     assert len(metrics(tmp_path / "run")) == 2
-    assert sorted(path.name for path in (tmp_path / "run" / "models").iterdir()) == ["site-01", "site-02", "site-03"]
+    assert sorted(path.parent.name for path in (tmp_path / "run").glob("models/*/model.safetensors")) == [
+        *("site-01", "site-02", "site-03")
+    ]
 
 
 def test_with_nothing_private_all_sites_have_one_model(tiny_config: TinyConfig, tmp_path: Path) -> None:
     content = tiny_config(algorithm={"name": "fedner", "private": [], "iterations": 3}, **{"federation.rounds": 1})
     grandrounds.run(content, out=tmp_path / "run")
-    models = [load_file(path / "model.safetensors") for path in (tmp_path / "run" / "models").iterdir()]
+    models = [load_file(path) for path in (tmp_path / "run").glob("models/*/model.safetensors")]
     assert all(value.equal(models[1][name]) for name, value in models[0].items())

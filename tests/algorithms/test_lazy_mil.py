@@ -11,15 +11,17 @@ import pytest
 import torch
 
 import grandrounds
-from grandrounds.algorithms.lazy_mil import BEST, choose, keyed, rounded, two_bytes, zero
+from grandrounds.algorithms.lazy_mil import BEST, LazyMIL, keyed, rounded, two_bytes, winners, zero
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
 from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import make_config
-from grandrounds.federation import BagScores, Kept, Site
+from grandrounds.federation import BagScores, Kept, Parameters, Selection, Site
 from grandrounds.federation.exchange import Ask
 from grandrounds.federation.host import Host
 from grandrounds.federation.learner import Learner
+from grandrounds.federation.payloads import Expected, Packed, unpack
+from grandrounds.tasks.task import NONE
 from tests.experiment.crashes import metrics, weights
 
 
@@ -39,18 +41,18 @@ def won(scores: dict[str, BagScores], chosen: dict[str, torch.Tensor], *facts: s
 
 def test_the_surest_site_wins_each_fact() -> None:
     scores = {"a": told(x=0.9, y=0.2), "b": told(x=0.4, y=0.3, z=0.1), "c": told(y=0.1)}
-    assert won(scores, choose(scores, 1), "x", "y", "z") == {"a": ["x"], "b": ["y", "z"], "c": []}
+    assert won(scores, winners(scores, 1), "x", "y", "z") == {"a": ["x"], "b": ["y", "z"], "c": []}
 
 
 def test_of_equals_one_wins_and_not_always_the_same() -> None:
-    winners = set()
+    found = set()
     for round in range(12):
         scores = {site: told(x=0.5, y=0.5) for site in ("a", "b", "c")}
-        chosen = choose(scores, round)
+        chosen = winners(scores, round)
         assert sum(mask.int() for mask in chosen.values()).tolist() == [1, 1]
-        winners.update(site for site, mask in chosen.items() if mask.any())
-        assert all(choose(scores, round)[site].equal(mask) for site, mask in chosen.items())
-    assert winners == {"a", "b", "c"}
+        found.update(site for site, mask in chosen.items() if mask.any())
+        assert all(winners(scores, round)[site].equal(mask) for site, mask in chosen.items())
+    assert found == {"a", "b", "c"}
 
 
 def test_who_wins_does_not_depend_on_the_secret() -> None:
@@ -64,7 +66,7 @@ def test_who_wins_does_not_depend_on_the_secret() -> None:
             values = np.array([value + zero(secret, digest, 5) for digest, value in sorted(sure.items())])
             scores[site] = BagScores(torch.from_numpy(digests), two_bytes(values))
         name = {keyed(secret, (f"f{i}",)): f"f{i}" for i in range(60)}
-        chosen = choose(scores, 5)
+        chosen = winners(scores, 5)
         return {
             site: sorted(name[scores[site].facts[i].numpy().tobytes()] for i in chosen[site].nonzero().flatten())
             for site in scores
@@ -101,6 +103,17 @@ def test_a_digest_is_of_the_whole_fact_and_the_secret() -> None:
     assert keyed(b"s", ("a", "r", "b")) != keyed(b"s", ("a", "r", "c"))
     assert keyed(b"s", ("a", "r", "b")) != keyed(b"t", ("a", "r", "b"))
     assert keyed(b"s", ("ab", "c")) != keyed(b"s", ("a", "bc"))
+
+
+def test_the_largest_of_even_draws_is_each_sentences_with_equal_chance_after_rounding() -> None:
+    """Exactly, by how a site's largest draw is distributed over the 256 steps: with n sentences, at most at step k with
+    chance c_k^n. Of sites at the same step each wins as often."""
+    edges = np.linspace(0, 1, 2_000_001, dtype=np.float64)[1:]
+    c = np.searchsorted(rounded(edges.astype(np.float32)), np.arange(256), side="right") / len(edges)
+    for a, b in ((1, 1), (1, 3), (2, 7), (1, 40)):
+        at_a, below_b = np.diff(c**a, prepend=0), np.concatenate([[0], c[:-1] ** b])
+        at_b = np.diff(c**b, prepend=0)
+        assert at_a @ below_b + at_a @ at_b / 2 == pytest.approx(a / (a + b), abs=2e-3)
 
 
 VERBS = {"inhibits": "blocks", "none": "resembles"}
@@ -192,13 +205,116 @@ def test_a_site_trains_on_what_it_won_and_on_nothing_else(
     assert len(trained) == 12
 
 
+def trained_on(
+    config: dict[str, Any], out: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[int, dict[str, list[tuple[str, int]]]]:
+    """By round and site, the fact's relation and the corpus's row of each sentence that was trained on."""
+    found: dict[int, dict[str, list[tuple[str, int]]]] = {}
+    train = Learner.train
+
+    def watched(self: Learner, *args: Any, only: Any = None, **options: Any) -> None:
+        if isinstance(self, Site):
+            relation = {row: fact[1] for fact, rows in self.facts("train") for row in rows.tolist()}
+            told = [(relation[row], int(self._split("train").rows[row])) for row in only]
+            found.setdefault(self.round, {})[self.who] = told
+        train(self, *args, only=only, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "train", watched)
+        grandrounds.run(config, out=out)
+    return found
+
+
+def test_a_sites_own_choice_of_na_is_trained_on_and_does_not_travel(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replies: Replies
+) -> None:
+    """24 facts, half of them NA; every fact has sentences at each of two hospitals."""
+    content = at_two_hospitals(config, tmp_path, "blocks")
+    scored: dict[str, int] = {}
+    for na in ("agree", "own"):
+        replies.clear()
+        content["algorithm"] = {"name": "lazy_mil", "na": na}
+        for sites in trained_on(content, tmp_path / na, monkeypatch).values():
+            rows = [told for site in sites.values() for told in site]
+            assert len({row for _, row in rows}) == len(rows)
+            assert sum(relation == "inhibits" for relation, _ in rows) == 12
+            assert sum(relation == NONE for relation, _ in rows) == (12 if na == "agree" else 24)
+            if na == "own":
+                assert [sum(relation == NONE for relation, _ in site) for site in sites.values()] == [12, 12]
+        sizes = [len(unpack(Packed.from_bytes(data), Expected()).facts) for _, k, data in replies if k == "bag_scores"]
+        (scored[na],) = set(sizes)
+    assert scored == {"agree": 24, "own": 12}
+
+
+def test_a_site_with_na_facts_alone_tells_of_none_and_trains(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = noisy(24, 6, 1)
+    kept = [d for d in documents if d.relations or d.attributes["hospital"] == "mercy"]
+    kept = [d for d in kept if not d.relations or d.attributes["hospital"] == "charity"]
+    (tmp_path / "parted.jsonl").write_text(documents_json.render(kept))
+    (tmp_path / "public.jsonl").write_text(documents_json.render(noisy(6, 6, 3)))
+    content = config(data__train=str(tmp_path / "parted.jsonl"), data__public=str(tmp_path / "public.jsonl"))
+    content |= {"partition": {"scheme": "by", "by": "hospital"}, "algorithm": {"name": "lazy_mil", "na": "own"}}
+    found = trained_on(content, tmp_path / "run", monkeypatch)
+    assert {relation for relation, _ in found[4]["mercy"]} == {NONE}
+    assert {relation for relation, _ in found[4]["charity"]} == {"inhibits"}
+    assert all(not line["lost"] for line in metrics(tmp_path / "run"))
+
+
+def test_a_random_choice_is_even_over_all_sentences_of_a_fact(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chi-square: 19 facts with 6 sentences each, dealt to three sites as it happens, over 40 rounds. (Even over sites
+    instead, it would come to about 200.)"""
+    monkeypatch.setattr(Learner, "train", lambda *args, **options: None)
+    chosen: dict[tuple[str, ...], list[int]] = {}
+    held: dict[tuple[str, ...], set[int]] = {}
+
+    def watched(self: LazyMIL, site: Site, selection: Selection) -> Parameters:
+        best = Kept()
+        site.recall(BEST, best)
+        rows, won = site._split("train").rows, set(best["rows"][selection.chosen.bool()].tolist())
+        for fact, places in site.facts("train"):
+            held.setdefault(fact, set()).update(rows[places].tolist())
+            chosen.setdefault(fact, []).extend(rows[place] for place in places.tolist() if place in won)
+        return train(self, site, selection)
+
+    train = LazyMIL.train
+    watched.__on_site__ = True  # type: ignore[attr-defined]
+    watched.__name__ = "train"
+    monkeypatch.setattr(LazyMIL, "train", watched)
+    content = config(federation__rounds=40, algorithm__choose="random")
+    content["federation"] |= {"evaluate_every": 40, "checkpoint_every": 40}
+    grandrounds.run(content, out=tmp_path / "run")
+    statistic, freedom = 0.0, 0
+    for fact, rows in chosen.items():
+        assert len(rows) == 40
+        expected = 40 / len(held[fact])
+        statistic += sum((rows.count(row) - expected) ** 2 / expected for row in held[fact])
+        freedom += len(held[fact]) - 1
+    assert freedom == 19 * 5
+    assert statistic == pytest.approx(freedom, abs=3 * (2 * freedom) ** 0.5)
+
+
+def test_a_random_choice_is_drawn_anew_each_round_and_by_a_secret(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = config(algorithm__choose="random", federation__rounds=2)
+    found = trained_on(content, tmp_path / "run", monkeypatch)
+    assert found[1] != found[2]
+    assert trained_on(content, tmp_path / "again", monkeypatch) == found
+    monkeypatch.setattr("grandrounds.federation.host.NO_SECRET", b"another")
+    assert trained_on(content, tmp_path / "other", monkeypatch) != found
+
+
 def test_a_site_that_never_wins_still_answers(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(scores: dict[str, BagScores], round: int) -> dict[str, torch.Tensor]:
-        chosen = choose(scores, round)
+        chosen = winners(scores, round)
         chosen["site-02"] = torch.zeros_like(chosen["site-02"])
         return chosen
 
-    monkeypatch.setattr("grandrounds.algorithms.lazy_mil.choose", never)
+    monkeypatch.setattr("grandrounds.algorithms.lazy_mil.winners", never)
     grandrounds.run(config(), out=tmp_path / "run")
     assert [(line["replies"], line["lost"]) for line in metrics(tmp_path / "run")] == [(6, {})] * 4
 
@@ -288,7 +404,7 @@ def test_what_one_site_won_does_not_reach_anothers_training(
         masks = {site: torch.arange(len(scores[site].facts)) % 2 == sides.index(site) for site in sides}
         return {site: mask.to(torch.uint8) for site, mask in masks.items()}
 
-    monkeypatch.setattr("grandrounds.algorithms.lazy_mil.choose", dealt)
+    monkeypatch.setattr("grandrounds.algorithms.lazy_mil.winners", dealt)
     for canary in ("blocks", "resembles"):  # words that the model knows, at mercy alone
         content = at_two_hospitals(config, tmp_path, canary)
         content["federation"]["rounds"] = 1

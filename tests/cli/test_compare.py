@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import tomllib
 from pathlib import Path
 from statistics import fmean, median, stdev
+from typing import Any
 
 import pytest
 
+from grandrounds.metrics.outcomes import outcomes_of_run
 from tests.cli.commands import Outcome, run
 
 ARMS = ["local_only-seed1", "local_only-seed2", "fedavg-seed1", "fedavg-seed2"]
@@ -25,7 +28,7 @@ def compared(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     return folder, run("compare", config, "federation.rounds=1", *wish)
 
 
-def _results(folder: Path, algorithm: str) -> list[dict[str, dict[str, float]]]:
+def _results(folder: Path, algorithm: str) -> list[dict[str, Any]]:
     return [json.loads((folder / f"{algorithm}-seed{seed}" / "result.json").read_text()) for seed in (1, 2)]
 
 
@@ -78,17 +81,115 @@ def test_an_unknown_arm_is_refused_before_anything_runs(config: Path, tmp_path: 
     assert not (tmp_path / "none").exists()
 
 
-def test_a_search_chooses_on_validation_and_shows_test_for_the_chosen_only(config: Path, tmp_path: Path) -> None:
-    wish = ("training.learning_rate=1e-6,3e-3", "federation.rounds=2", "--out", tmp_path / "search")
-    found = run("search", config, *wish, "--json").json()
-    results = [json.loads((tmp_path / "search" / name / "result.json").read_text()) for name in ("001", "002")]
-    by_setting = {rate: result["validation"]["f1"] for rate, result in zip((1e-6, 3e-3), results, strict=True)}
-    assert {row["setting"]["training.learning_rate"]: row["validation_f1"] for row in found["rows"]} == by_setting
-    assert found["rows"][0]["validation_f1"] == max(by_setting.values())
-    chosen = found["best"]["training.learning_rate"]
-    assert by_setting[chosen] == max(by_setting.values())
-    assert found["test_f1"] == results[[1e-6, 3e-3].index(chosen)]["test"]["f1"]
-    assert [set(row) for row in found["rows"]] == [{"setting", "validation_f1"}] * 2
+def test_a_row_has_its_interval_its_difference_from_the_first_arm_and_what_it_took(
+    compared: tuple[Path, Outcome],
+) -> None:
+    folder, outcome = compared
+    rows = {row["name"]: row for row in outcome.json()}
+    runs = {
+        name: [f1_by_learner(folder / f"{name}-seed{seed}") for seed in (1, 2)] for name in ("local_only", "fedavg")
+    }
+    for name, row in list(rows.items())[:2]:
+        assert row["low"] <= row["f1_mean"] <= row["high"]
+        assert row["f1_mean"] == pytest.approx(fmean(fmean(run) for run in runs[name]))
+        results = _results(folder, name)
+        for what in ("steps", "examples"):
+            assert row[what] == fmean(result[what] for result in results) > 0
+        assert row["mb_down"] == pytest.approx(fmean(result["bytes_down"] for result in results) / 1e6)
+    fedavg = rows["fedavg"]
+    assert (fedavg["baseline"], rows["local_only"]["baseline"]) == ("local_only", None)
+    assert fedavg["difference"] == pytest.approx(fedavg["f1_mean"] - rows["local_only"]["f1_mean"])
+    assert fedavg["difference_low"] <= fedavg["difference"] <= fedavg["difference_high"]
+    assert fedavg["same_units"]
+
+
+def f1_by_learner(folder: Path) -> list[float]:
+    sums = [record.outcomes.columns for record in outcomes_of_run(folder) if record.split == "test"]
+    return [2 * c["tp"].sum() / max(2 * c["tp"].sum() + c["fp"].sum() + c["fn"].sum(), 1) for c in sums]
+
+
+def test_each_run_is_told_with_its_rounds_and_where_it_comes_from(compared: tuple[Path, Outcome]) -> None:
+    folder, _ = compared
+    held = json.loads((folder / "compare.json").read_text())
+    assert held["command"].endswith("federation.rounds=1 --algorithms local_only,fedavg --seeds 2 --out OUT --json")
+    assert str(folder) not in json.dumps(held)
+    for run_told in held["runs"]:
+        own = folder / f"{run_told['name']}-seed{run_told['seed']}"
+        result = json.loads((own / "result.json").read_text())
+        assert (run_told["rounds"], run_told["best_round"]) == (1, 1)
+        assert run_told["history"] == [{"round": 1, "validation": result["validation"]["f1"]}]
+        assert (folder / run_told["outcomes"]).is_dir()
+        assert run_told["commit"] == result["commit"] == held["commit"]
+        assert result["command"] != ""
+    assert sum("the best round was the last in 2 of 2 runs" in sentence for sentence in held["remarks"]) == 2
+
+
+def test_another_baseline_turns_the_difference_round(compared: tuple[Path, Outcome], config: Path) -> None:
+    folder, outcome = compared
+    wish = ("federation.rounds=1", "--algorithms", "local_only,fedavg", "--seeds", "2", "--baseline", "fedavg")
+    told = run("compare", config, *wish, "--out", folder).good().stdout
+    assert "F1 less that of fedavg" in told
+    assert "The intervals are over 2 seeds and the units of the test set." in told
+    rows = {row["name"]: row for row in json.loads((folder / "compare.json").read_text())["rows"]}
+    before = {row["name"]: row for row in outcome.json()}
+    assert rows["local_only"]["difference"] == pytest.approx(-before["fedavg"]["difference"])
+    assert rows["local_only"]["difference_low"] == pytest.approx(-before["fedavg"]["difference_high"])
+    assert rows["local_only"]["p"] == before["fedavg"]["p"]
+
+
+def test_a_baseline_must_be_an_arm(config: Path, tmp_path: Path) -> None:
+    outcome = run("compare", config, "--baseline", "fedav", "--out", tmp_path / "none")
+    assert outcome.complaint() == "unknown arm for --baseline 'fedav'; did you mean 'fedavg'?"
+
+
+@pytest.fixture(scope="module")
+def searched(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    folder = tmp_path_factory.mktemp("searched") / "search"
+    wish = ("training.learning_rate=1e-6,3e-3", "federation.rounds=2", "--algorithms", "fedavg,local_only")
+    return folder, run("search", config, *wish, "--out", folder, "--json")
+
+
+def test_a_search_chooses_for_each_arm_on_validation_and_shows_test_for_the_chosen_only(
+    searched: tuple[Path, Outcome],
+) -> None:
+    folder, outcome = searched
+    told = outcome.json()
+    assert json.loads((folder / "search.json").read_text()) == told
+    assert told["arms"].keys() == {"fedavg", "local_only"}
+    for name, found in told["arms"].items():
+        results = [json.loads((folder / f"{name}-{i:03d}" / "result.json").read_text()) for i in (1, 2)]
+        by_setting = {rate: result["validation"]["f1"] for rate, result in zip((1e-6, 3e-3), results, strict=True)}
+        assert {row["setting"]["training.learning_rate"]: row["validation_f1"] for row in found["rows"]} == by_setting
+        assert found["rows"][0]["validation_f1"] == max(by_setting.values())
+        chosen = found["best"]["training.learning_rate"]
+        assert by_setting[chosen] == max(by_setting.values())
+        assert found["test_f1"] == results[[1e-6, 3e-3].index(chosen)]["test"]["f1"]
+        assert [set(row) for row in found["rows"]] == [{"setting", "validation_f1"}] * 2
+        assert found["at_edge"] == ["training.learning_rate"]
+
+
+def test_what_a_search_chose_is_what_compare_runs(searched: tuple[Path, Outcome], config: Path, tmp_path: Path) -> None:
+    folder, outcome = searched
+    chosen = {name: found["best"] for name, found in outcome.json()["arms"].items()}
+    assert tomllib.loads((folder / "chosen.toml").read_text()) == {"compare": chosen}
+    wish = ("--settings", folder / "chosen.toml", "--algorithms", "fedavg,local_only", "--out", tmp_path / "c")
+    run("compare", config, "federation.rounds=1", *wish).good()
+    for name, best in chosen.items():
+        ran = tomllib.loads((tmp_path / "c" / name / "config.toml").read_text())
+        assert ran["training"]["learning_rate"] == best["training.learning_rate"]
+        assert ran["federation"]["rounds"] == 2
+
+
+def test_a_search_of_the_config_as_it_is_tells_of_the_edge(config: Path, tmp_path: Path) -> None:
+    told = run("search", config, "training.epochs=1,2", "federation.rounds=1", "--out", tmp_path / "search").good()
+    assert "fedavg: validation F1" in told.stdout
+    assert "is at the edge of the grid; try values beyond it" in told.stdout
+    assert f"--settings {tmp_path / 'search' / 'chosen.toml'} --algorithms fedavg" in told.stdout
+
+
+def test_settings_hold_arms_and_nothing_else(config: Path, tmp_path: Path) -> None:
+    outcome = run("compare", config, "--settings", config, "--out", tmp_path / "none")
+    assert "must hold [compare.NAME] tables and nothing else" in outcome.complaint()
 
 
 def test_a_search_without_validation_data_is_refused(config: Path, tmp_path: Path) -> None:

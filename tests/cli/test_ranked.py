@@ -83,14 +83,14 @@ def test_arms_are_compared_by_auc_those_of_sites_alone_too(bags: Path, tmp_path:
 def test_a_search_chooses_by_auc_and_says_so(bags: Path, tmp_path: Path) -> None:
     wish = ("search", bags, "training.learning_rate=0.0001,0.3", "--out", tmp_path)
     told = run(*wish).good().stdout
-    found = run(*wish, "--json").json()  # the same runs, finished
-    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("001", "002")]
+    found = run(*wish, "--json").json()["arms"]["lazy_mil"]  # the same runs, finished
+    results = [json.loads((tmp_path / f"lazy_mil-{i:03d}" / "result.json").read_text()) for i in (1, 2)]
     best = max(results, key=lambda result: result["validation"]["auc"])
     assert found["criterion"] == "auc"
     assert found["rows"][0]["validation_auc"] == best["validation"]["auc"]
     assert found["rows"][0]["validation_f1"] == best["validation"]["f1"]
     assert (found["test_auc"], found["test_f1"]) == (best["test"]["auc"], best["test"]["f1"])
-    assert "search: validation AUC" in told
+    assert "lazy_mil: validation AUC" in told
     assert f"its test AUC is {best['test']['auc']:.3f}" in told
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
-from tests.cli.commands import run
+from grandrounds.cli import GOES_ON
+from tests.cli.commands import run, start
 
 SMALL = ("--corpus", "synthetic", "data.options.notes=2", "data.options.hospitals=2")
 
@@ -77,3 +79,26 @@ def test_fedner_s_platforms_that_need_access_are_named(tmp_path: Path) -> None:
     assert "CADEC is missing (it is not under --data): take it from CSIRO's data access portal" in said
     assert "smm4h/train.tsv" in said
     assert said.endswith("--corpus three-platforms")
+
+
+def test_a_stopped_reproduction_says_that_the_same_command_goes_on(tmp_path: Path) -> None:
+    prelude = f"""
+import pathlib, time
+from grandrounds.cli import reproduce
+def wait(*_):
+    pathlib.Path({str(tmp_path / "begun")!r}).touch()
+    time.sleep(60)
+reproduce.run_arms = wait
+"""
+    command = ("reproduce", "feded", "table7", *SMALL, "--out", tmp_path / "out")
+    running = start(*command, prelude=prelude)
+    running.until(tmp_path / "begun")
+    running.send(signal.SIGINT)
+    said = running.wait(30).complaint(130)
+    assert said == "stopped; what was finished is kept, and the same command goes on"
+    assert "no such option" in run(*command, "--resume").stderr.lower()
+
+
+def test_every_command_that_takes_resume_is_advised_so() -> None:
+    for name, advice in GOES_ON.items():
+        assert ("--resume" in run(name, "--help").stdout) == ("--resume" in advice)

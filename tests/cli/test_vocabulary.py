@@ -50,6 +50,16 @@ def test_from_notes_to_a_vocabulary(site: Path) -> None:
     assert 1 <= compared["vocabularies"][0]["pieces_per_word"] < 3
 
 
+def test_whole_words_are_counted_and_merged_for_the_encoder_words(site: Path) -> None:
+    out = counted(site, "--words")
+    shown = run("vocabulary", "show", out, "--json").json()["counts"]
+    assert shown == {".": 3, "fever": 3, "pain": 3}  # equal texts count once; other words are in two documents
+    run("vocabulary", "merge", out, "--words", "--out", site / "words.txt").good()
+    assert (site / "words.txt").read_text() == ".\nfever\npain\n"
+    with_parts = run("vocabulary", "merge", counted(site), "--words", "--out", site / "words.txt")
+    assert "these counts are of parts of words too: count whole words, with --words" in with_parts.complaint()
+
+
 @pytest.mark.parametrize(
     ("policy", "more", "problem"),
     [

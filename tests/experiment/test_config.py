@@ -26,7 +26,7 @@ BASE: dict[str, Any] = {"data": {"train": "a.jsonl", "test": "b.jsonl"}}
         ("partition.shceme", "iid", r"did you mean 'partition\.scheme'"),
         ("task.blindd", True, r"did you mean 'task\.blind'"),
         ("sites.mercy.trian", "a", r"did you mean 'sites\.mercy\.train'"),
-        ("algorithm.server_epoch", 1, "did you mean 'server_epochs'"),
+        ("server.epoch", 1, r"did you mean 'server\.epochs'"),
         ("algorithm.name", "fedavgg", "unknown algorithm 'fedavgg'; did you mean 'fedavg'"),
         ("task.name", "sentence_er", r"task\.name: .*did you mean 'sentence_re'"),
         ("data.format", "bratt", r"data\.format: .*did you mean 'brat'"),

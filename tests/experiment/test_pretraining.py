@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors import torch as safetensors
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 import grandrounds
 from grandrounds.data import formats
@@ -104,28 +105,34 @@ def test_masks_hang_on_seed_site_and_round(config: Pretraining, tmp_path: Path) 
 
 def places(simulation: Simulation, who: str, round: int) -> tuple[int, ...]:
     """Where the rows of the first site are masked when they are trained on under this name in this round."""
-    resident, batches = simulation.residents["site-01"], list[Any]()
+    batches = list[Any]()
 
     def note(model: Any, batch: Any) -> torch.Tensor:
         batches.append(batch)
         still: torch.Tensor = 0 * model.embeddings.sum()
         return still
 
-    site = Site(
-        registration=simulation.residents[who].registration,
-        practice=resident.practice,
-        splits=resident.splits,
-        model=simulation.model,
-        start=simulation.model.state_dict,
-        private={},
-        models=None,
-        round=round,
-        exchange=0,
-        secret=bytes,
-    )
+    site = at_site(simulation, "site-01", who, round, 0, simulation.model)
     site.train(loss=note)
     batches.sort(key=lambda batch: int(batch.index.min()))
     return tuple(place for batch in batches for place in batch.places.tolist())
+
+
+def at_site(simulation: Simulation, whose: str, who: str, round: int, exchange: int, model: torch.nn.Module) -> Site:
+    """A learner with the data of one site and under the name of one."""
+    resident = simulation.residents[whose]
+    return Site(
+        registration=simulation.residents[who].registration,
+        practice=resident.practice,
+        splits=resident.splits,
+        model=model,
+        start=model.state_dict,
+        private={},
+        models=None,
+        round=round,
+        exchange=exchange,
+        secret=bytes,
+    )
 
 
 def test_patients_weigh_where_the_config_says_so(config: Pretraining, tmp_path: Path) -> None:
@@ -272,7 +279,7 @@ def test_a_file_of_pieces_gives_them_their_numbers(pieces: list[str], lower: boo
         ({"encoder": "new", "width": 30, "heads": 4}, "4 heads can't share"),
         ({"encoder": "new", "vocabulary": "nowhere.txt"}, r"model\.vocabulary: .* can't be read"),
         ({"encoder": "tiny", "vocabulary": "public"}, "'words' or 'new'"),
-        ({"encoder": "words", "vocabulary": "nowhere.txt"}, "'public' or 'vectors'"),
+        ({"encoder": "words", "vocabulary": "nowhere.txt"}, r"model\.vocabulary: .* can't be read"),
     ],
 )
 def test_what_does_not_fit_a_new_encoder_is_told(
@@ -385,7 +392,7 @@ def test_a_merged_vocabulary_comes_with_how_common_its_pieces_are(config: Pretra
 def test_a_size_that_cannot_be_is_told_before_sites_count(
     config: Pretraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grandrounds.experiment.simulation.count_strings", lambda *_: pytest.fail("sites counted"))
+    monkeypatch.setattr("grandrounds.experiment.ground.count_strings", lambda *_: pytest.fail("sites counted"))
     model = {"encoder": "new", "vocabulary": "sites", "width": 30, "heads": 4}
     with pytest.raises(ConfigError, match=r"model\.width is 30, which 4 heads can't share"):
         prepare(make_config(config(model=model)), Path(), tmp_path)
@@ -401,3 +408,122 @@ def test_test_notes_without_a_row_are_told_before_the_training(config: Pretraini
     made = make_config(config(data={"format": "json", "public": 0.2, **data}, partition=partition))
     with pytest.raises(DataError, match="of the test data no row can be made for masked_lm"):
         prepare(made, Path(), tmp_path / "run")
+
+
+def test_each_sites_moments_live_on_from_cycle_to_cycle_where_they_are_kept(
+    config: Pretraining, tmp_path: Path
+) -> None:
+    """As a loop by hand has it, with a model and an Adam for each site that are never put away."""
+    content = config(**{"training.optimizer_state": "keep", "federation.rounds": 3, "data.validation": 0.0})
+    grandrounds.run(content, out=tmp_path / "run")
+    simulation = prepare(make_config(content), Path(), tmp_path / "again")
+    shared = {name: value.clone() for name, value in simulation.model.state_dict().items()}
+    models = {name: copy.deepcopy(simulation.model) for name in simulation.residents}
+    optimizers: dict[str, torch.optim.Optimizer] = {}
+    for round in (1, 2, 3):
+        for name, model in models.items():
+            model.load_state_dict(shared)
+            site = at_site(simulation, name, name, round, 1, model)
+            site.train(optimizer=optimizers.setdefault(name, site.optimizer()))
+        sizes = {name: resident.registration.counts["examples"] for name, resident in simulation.residents.items()}
+        for name in shared:
+            total = sum(size * models[site].state_dict()[name] for site, size in sizes.items())
+            shared[name] = total / sum(sizes.values())
+    steps = {name: {int(state["step"]) for state in one.state.values()} for name, one in optimizers.items()}
+    assert all(len(own) == 1 and own.pop() > 3 for own in steps.values())
+    found = safetensors.load_file(tmp_path / "run" / "model" / "model.safetensors")
+    assert max(float((found[name] - shared[name]).abs().max()) for name in found) < 1e-5
+
+
+# A pretrained encoder without a head
+
+
+@pytest.fixture(scope="module")
+def headless(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder as most are passed on: states and tokenizer, nothing that says what stands behind a mask."""
+    folder = tmp_path_factory.mktemp("headless") / "bert"
+    AutoModel.from_pretrained(finished / "model").save_pretrained(folder)
+    AutoTokenizer.from_pretrained(finished / "model").save_pretrained(folder)
+    assert not [name for name in safetensors.load_file(folder / "model.safetensors") if "cls" in name]
+    return folder
+
+
+def test_a_head_that_the_encoder_lacks_begins_as_its_states_are(
+    headless: Path, config: Pretraining, tmp_path: Path
+) -> None:
+    model: Any = prepare(make_config(config(**{"model.encoder": str(headless)})), Path(), tmp_path).model
+    head = model.cls["predictions"]
+    assert torch.equal(head.transform.dense.weight, torch.eye(32))
+    assert head.transform.LayerNorm.weight.unique().tolist() == pytest.approx([0.3])
+    assert head.bias.abs().max() == 0
+    given = safetensors.load_file(headless / "model.safetensors")
+    ours = model.bert.state_dict()
+    assert all(torch.equal(ours[name], value) for name, value in given.items())
+
+
+def test_a_head_that_the_encoder_has_stays_as_it_is(finished: Path, config: Pretraining, tmp_path: Path) -> None:
+    chosen = {"model.encoder": str(finished / "model"), "model.vocabulary": "sites", "model.vocabulary_documents": 2}
+    model: Any = prepare(make_config(config(**chosen)), Path(), tmp_path).model
+    given = safetensors.load_file(finished / "model" / "model.safetensors")
+    assert all(torch.equal(value, given[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("source", ["sites", "public"])
+def test_a_new_head_knows_how_common_the_encoders_pieces_are(
+    source: str, headless: Path, config: Pretraining, tmp_path: Path
+) -> None:
+    chosen = {"model.encoder": str(headless), "model.vocabulary": source, "model.vocabulary_documents": 2}
+    simulated = prepare(make_config(config(**chosen)), Path(), tmp_path)
+    guess = simulated.model.state_dict()["cls.predictions.bias"].exp()
+    assert float(guess.sum()) == pytest.approx(1)
+    pieces = simulated.practice.encoder.tokenizer.convert_ids_to_tokens(list(range(len(guess))))
+    known = dict(zip(pieces, guess.tolist(), strict=True))
+    assert known["again"] == pytest.approx(known["eased"])  # once a sentence, both
+    assert known["the"] == pytest.approx(2 * known["again"], rel=0.02)
+    assert known["[MASK]"] < known["again"] / 20
+    again = prepare(make_config(config(**chosen)), Path(), tmp_path)  # as a worker or a resumed run builds it
+    assert again.model.state_dict()["cls.predictions.bias"].equal(simulated.model.state_dict()["cls.predictions.bias"])
+
+
+def test_pieces_that_few_documents_of_a_site_have_are_not_counted(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("pain\neased\nrash\n", encoding="utf-8")
+    encoder = Encoder.new(Size(1, 8, 2, 100, 0.1), (), tmp_path / "vocab.txt")
+    documents = ["pain pain", "pain eased", "rash rash rash"]
+    assert encoder.count_pieces(documents, least=2) == {"pain": 3}
+    assert encoder.count_pieces(documents, least=1) == {"eased": 1, "pain": 3, "rash": 3}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        ({"model.vocabulary": "public", "data.public": 0.0}, r"raise data\.public"),
+        ({"model.vocabulary": "sites", "model.vocabulary_documents": 99}, r"lower model\.vocabulary_documents"),
+        ({"model.vocabulary": "vocab.txt"}, "keeps its own word pieces; 'public' or 'sites'"),
+    ],
+)
+def test_counts_that_cannot_be_had_are_told(
+    chosen: dict[str, Any], told: str, headless: Path, config: Pretraining, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        prepare(make_config(config(**{"model.encoder": str(headless), **chosen})), Path(), tmp_path)
+
+
+@pytest.mark.parametrize("task", [{"name": "ner", "tagger": "bert"}, {"name": "document_re", "block": 16}])
+def test_fine_tuning_starts_with_exactly_the_weights_that_pretraining_left(
+    task: dict[str, Any], headless: Path, config: Pretraining, tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    grandrounds.run(config(**{"model.encoder": str(headless), "federation.rounds": 1}), out=tmp_path / "run")
+    left = safetensors.load_file(tmp_path / "run" / "model" / "model.safetensors")
+    start = safetensors.load_file(headless / "model.safetensors")
+    assert any(not torch.equal(left[f"bert.{name}"], value) for name, value in start.items() if "pooler" not in name)
+    content = tiny_config(task=task, **{"model.encoder": str(tmp_path / "run" / "model"), "federation.rounds": 1})
+    tuned = prepare(make_config(content), Path(), tmp_path / "tuned")
+    taken = {name.removeprefix("encoder."): value for name, value in tuned.model.state_dict().items()}
+    ours = {name.removeprefix("bert."): value for name, value in left.items() if name.startswith("bert.")}
+    words = "embeddings.word_embeddings.weight"  # a task's markers are new rows behind those of the encoder
+    shared = ours.keys() & taken.keys() - {words}
+    assert len(shared) >= len(start) - 3
+    assert all(torch.equal(ours[name], taken[name]) for name in shared)
+    assert torch.equal(ours[words], taken[words][: len(ours[words])])
+    before, after = (AutoTokenizer.from_pretrained(at) for at in (headless, tmp_path / "run" / "model"))
+    assert before.get_vocab() == after.get_vocab()

@@ -92,6 +92,16 @@ def test_pretraining_has_the_bits_of_one_process(tiny_config: TinyConfig, tmp_pa
     assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
 
 
+def test_diagnostics_are_those_of_one_process(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    content = setting(tiny_config, "fedlcc", **{"algorithm.diagnostics": True})
+    grandrounds.run(content, out=tmp_path / "process")
+    run_over_grid(content, tmp_path / "grid")
+    found = metrics(tmp_path / "grid")[1]["diagnostics"]
+    assert found["cosine_global"] > 0
+    assert found == metrics(tmp_path / "process")[1]["diagnostics"]
+    assert models(tmp_path / "grid") == models(tmp_path / "process")
+
+
 @pytest.mark.parametrize("name", ["feded", "toy"])
 def test_the_logs_of_both_sides_agree(tiny_config: TinyConfig, tmp_path: Path, name: str) -> None:
     run_over_grid(setting(tiny_config, name), tmp_path / "run")
@@ -308,7 +318,10 @@ FORBIDDEN: list[tuple[dict[str, Any], str]] = [
         {"algorithm": "local_only", "method": "train", "options": {}, "commit": "00001.1"},
         "refused: this site takes part in another algorithm, or with other options",
     ),
-    ({"options": {"server_epochs": 3}}, "refused: this site takes part in another algorithm, or with other options"),
+    (
+        {"algorithm": "fedprox", "options": {"mu": 3.0}},
+        "refused: this site takes part in another algorithm, or with other options",
+    ),
     ({"public": "feedfeedfeedfeed"}, "refused: the public set is version "),
     (
         {"start": "../../secret"},
@@ -328,7 +341,7 @@ def test_a_desk_refuses_what_is_not_its_business(tiny_config: TinyConfig, tmp_pa
     assert said["answer"]["lost"] == "refused: this is another site"
     said, _ = desk({"what": "ask", "id": "3", "ask": ask("site-01").note(lambda packed: 0)}, [])
     assert said["answer"]["lost"] == "refused: the shared config at this site is another one"
-    good = {**ask("site-01").note(lambda packed: 0), "config": config.digest(), "options": {"server_epochs": 0}}
+    good = {**ask("site-01").note(lambda packed: 0), "config": config.digest(), "options": {}}
     for change, sentence in FORBIDDEN:
         said, _ = desk({"what": "ask", "id": "4", "ask": {**good, **change}}, [])
         assert said["answer"]["lost"].startswith(sentence)
@@ -369,7 +382,7 @@ def test_a_bug_at_every_site_stops_the_run(tiny_config: TinyConfig, tmp_path: Pa
 
     def fail(site: str, reply: Message) -> list[Message]:
         note, _ = from_records(reply.content)
-        lost = {"version": None, "lost": "failed: ValueError; the site's own log says more", "lacks_public": False}
+        lost = Answer(site, lost="failed: ValueError; the site's own log says more").note()
         return [Message(to_records({**note, "answer": lost}), reply_to=_asked(reply))]
 
     with pytest.raises(GrandRoundsError, match=r"round 1, 'train': every site failed: ValueError; .* mend that"):

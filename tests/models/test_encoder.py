@@ -53,6 +53,21 @@ def test_each_tokenizer_got_four_markers_that_are_one_piece_each(family: str, en
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_the_first_layers_give_what_the_whole_encoder_has_after_them(family: str, encoder_folder: Folders) -> None:
+    whole = Encoder.find(str(encoder_folder(family)))
+    ids = torch.tensor([whole.pieces([TEXTS[0]])[0]])
+    first = whole.first_layers(1).build().eval()(input_ids=ids).last_hidden_state
+    after = whole.build().eval()(input_ids=ids, output_hidden_states=True).hidden_states
+    assert torch.equal(first, after[1])
+    assert not torch.allclose(first, after[2])
+
+
+def test_more_layers_than_there_are_are_refused(encoder_folder: Folders) -> None:
+    with pytest.raises(ConfigError, match=r"model.layers = 3, but encoder '.*' has 2 layers"):
+        Encoder.find(str(encoder_folder("bert"))).first_layers(3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_saved_encoder_comes_back_with_its_shapes_pieces_and_name(
     family: str, encoder_folder: Folders, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from grandrounds.models.taggers import (
     Tagger,
     WordTagger,
 )
+from grandrounds.tasks.ner import NER, NEROptions
 
 TAGS = tag_names(("ADE", "Drug"), "BIO")
 INPUTS = Inputs(words=30, characters=20, language=5)
@@ -175,8 +176,15 @@ def test_parts_have_the_names_by_which_they_are_shared(name: str) -> None:
     inputs = Inputs(30, 20, language=5, language_layers=3)
     model = TAGGERS[name](inputs, TAGS, shape=SMALL)
     assert {parameter.split(".")[0] for parameter, _ in model.named_parameters()} == PARTS[name]
-    private = private_parameters(model, model.private)
-    assert {parameter.split(".")[0] for parameter in private} == PARTS[name] & {"lstm", "crf"}
+    splits = {split: private_parameters(model, parts) for split, parts in TAGGERS[name].splits().items()}
+    kept = {split: {parameter.split(".")[0] for parameter in private} for split, private in splits.items()}
+    assert kept == {
+        "default": PARTS[name] & {"lstm", "crf"},
+        "all but embeddings": PARTS[name] - {"words", "characters", "language"},
+        "decoder": {"crf"},
+        "nothing": set(),
+    }
+    private = splits["default"]
     other = TAGGERS[name](inputs, tag_names(("Dose",), "BIOES"), "BIOES", SMALL)
     shapes, others = ({n: p.shape for n, p in m.named_parameters() if n not in private} for m in (model, other))
     assert shapes == others  # sites with tags of their own can share all the rest
@@ -185,7 +193,7 @@ def test_parts_have_the_names_by_which_they_are_shared(name: str) -> None:
 def test_a_transformer_keeps_its_top_private(encoder: Encoder) -> None:
     for crf, top in ((True, "crf"), (False, "output")):
         model = BertTagger(encoder, TAGS, crf=crf)
-        private = private_parameters(model, model.private)
+        private = private_parameters(model, NER.private_parts(NEROptions(tagger="bert", crf=crf), "any")["default"])
         assert {name.split(".")[0] for name in private} == {top}
         assert {name.split(".")[0] for name, _ in model.named_parameters()} == {"encoder", top}
 

@@ -13,6 +13,7 @@ from grandrounds.errors import ConfigError, DataError
 from grandrounds.experiment.config import make_config
 from grandrounds.experiment.simulation import prepare
 from grandrounds.models.encoder import Encoder
+from grandrounds.models.word_pieces import SPECIAL, count_strings
 from grandrounds.models.words import read_vectors, word_tokenizer, words_of
 from tests.conftest import DISTANT_RE, TinyConfig
 
@@ -110,6 +111,42 @@ def test_a_run_takes_the_vectors_words_or_the_publics(tiny_config: TinyConfig, t
         assert weight[row].tolist() == VECTORS["the"]  # type: ignore[index]
     assert words["public"] & {"naïve", "showed"} == {"showed"}
     assert words[None] & {"eased", "showed"} == {"eased"}
+
+
+def test_words_of_the_sites_are_those_that_enough_of_a_site_s_documents_have(
+    tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    glove(tmp_path / "v")
+    model = {"encoder": "words", "vectors": str(tmp_path / "v"), "vocabulary": "sites", "vocabulary_documents": 4}
+    content = tiny_config(task={"name": "ner"}, model=model)
+    made = prepare(make_config(content), tmp_path, tmp_path / "run")
+    place = made.practice.encoder.tokenizer.get_vocab()
+    assert "the" in place
+    assert made.model.words.weight[place["the"]].tolist() == VECTORS["the"]  # type: ignore[union-attr,index]
+    listed = (tmp_path / "run" / "vocabulary" / "pieces.txt").read_text().split()
+    assert set(listed) | set(SPECIAL) == set(place)
+    few = prepare(make_config(content, {"model.vocabulary_documents": 1}), tmp_path, tmp_path / "one")
+    more = few.practice.encoder.tokenizer.get_vocab()
+    assert place.keys() < more.keys()
+    # A word begins with the same vector, whatever else is known.
+    ours, theirs = (one.model.words.weight for one in (made, few))  # type: ignore[union-attr]
+    assert all(ours[place[word]].equal(theirs[more[word]]) for word in place)  # type: ignore[index]
+    drawn = [ours[place[word]] for word in listed if word not in VECTORS]  # type: ignore[index]
+    assert len({tuple(row.tolist()) for row in drawn}) == len(drawn)
+    assert float(torch.stack(drawn).detach().abs().max()) <= 1  # the square root of 3 over the width
+    # Between hosts the same words come in a file.
+    file = tmp_path / "run" / "vocabulary" / "pieces.txt"
+    named = prepare(make_config(content, {"model.vocabulary": str(file)}), tmp_path, tmp_path / "named")
+    assert named.model.words.weight.equal(ours)  # type: ignore[union-attr,operator]
+    file.write_text("pain\n##s\n")
+    with pytest.raises(ConfigError, match="must have a whole word a line"):
+        prepare(make_config(content, {"model.vocabulary": str(file)}), tmp_path, tmp_path / "pieces")
+
+
+def test_the_count_of_whole_words_is_by_documents() -> None:
+    texts = ["the fever , the pain", "fever again", "Fever and pain"]
+    assert count_strings(texts, 2, whole=True) == {"fever": 3, "pain": 2}
+    assert any(string.startswith("##") for string in count_strings(texts, 2))
 
 
 @pytest.mark.parametrize("model", [{"encoder": "tiny", "vectors": "v"}, {"encoder": "words", "vocabulary": "vectors"}])

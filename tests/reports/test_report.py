@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -123,7 +124,7 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
     told = words(page)
     assert "The best mean F1 on the test set is 0.820, by fedavg." in told
     assert "Not above it: feded." in told
-    assert "fedavg 3 0.820 0.820 0.010 0.800 0.840 1.20 2 min" in told
+    assert "fedavg 3 0.820 0.820 0.010 0.800 0.840 480 12.3k 48.0 52.0 2 min" in told
     assert "(trivial) – 0.691" in told
     assert "Not finished, and so not in the table: late." in told
     assert "4.2 kB" in told
@@ -167,7 +168,7 @@ def test_several_runs_of_ranked_answers_share_a_picture_of_their_curves(tmp_path
     told = words(write_report(runs, tmp_path / "r.html").read_text("utf-8"))
     assert "The best mean AUC on the test set is 0.600, by lazy_mil." in told
     assert "The trivial baseline, in any order, has 0.067. All are above it." in told
-    assert "algorithm runs AUC median spread precision recall F1 MB up time" in told
+    assert "algorithm runs AUC median spread precision recall F1 steps examples MB up MB down time" in told
     assert "fedavg 2 0.450 0.450 0.071 0.600 0.300 0.400" in told
     assert "AUC after each round." in told
     assert "From the surest answer on" in told
@@ -189,6 +190,38 @@ def test_runs_judged_otherwise_are_drawn_apart(tmp_path: Path) -> None:
         assert heading in told
     assert "The best mean AUC on the test set is 0.500, by lazy_mil." in told
     assert "The best mean F1 on the test set is 0.800, by fedavg." in told
+
+
+def diagnosed(folder: Path, algorithm: str, shift: float) -> Path:
+    """A run that told of its rounds from the second on."""
+    write_run(folder, algorithm=algorithm)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines[1:]:
+        near, far = 0.99 - shift / line["round"], 0.97 - shift
+        told = {"contrast": 0.68, "cosine_global": near, "cosine_previous": far, "gradient_share": 0.1 + shift}
+        line["diagnostics"] = told
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_a_run_that_told_of_its_rounds_shows_it_in_four_panels(tmp_path: Path) -> None:
+    page = write_report([diagnosed(tmp_path / "a", "fedlcc", 0.02)], tmp_path / "r.html").read_text("utf-8")
+    told = words(page)
+    assert elements(page).count("svg") == 4
+    for word in ("contrast", "cosine to global", "cosine to previous", "share of gradient"):
+        assert f">{word}</text>" in page
+    assert "0.69 where both cosines are equal" in told
+    plain = write_report([write_run(tmp_path / "b")], tmp_path / "p.html").read_text("utf-8")
+    assert "Inside the algorithm" not in plain
+
+
+def test_runs_that_told_of_their_rounds_share_panels(tmp_path: Path) -> None:
+    folders = [diagnosed(tmp_path / name, name, shift) for name, shift in (("fedlcc", 0.02), ("moon", 0.05))]
+    page = write_report([*folders, write_run(tmp_path / "c")], tmp_path / "r.html").read_text("utf-8")
+    (picture,) = re.findall(r"Inside the algorithms</h2>.*?</figure>", page, re.DOTALL)
+    assert picture.count(">moon</text>") == picture.count(">fedlcc</text>") == 1  # a legend for all panels
+    assert ">fedavg</text>" not in picture
+    assert page.count("Inside the algorithm</h2>") == 2
 
 
 def test_precision_is_drawn_over_recall_a_colour_a_name() -> None:

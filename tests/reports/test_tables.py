@@ -11,7 +11,18 @@ from rich.console import Console
 
 from grandrounds.reports.runs import Result
 from grandrounds.reports.tables import columns, comparison_rows, rich_table, to_csv, to_json, words
-from grandrounds.reports.wording import byte_size, count, duration, listed, megabytes, score
+from grandrounds.reports.wording import (
+    brief,
+    byte_size,
+    count,
+    duration,
+    interval,
+    listed,
+    megabytes,
+    probability,
+    score,
+    signed,
+)
 from tests.reports.fixture_runs import ranked
 
 
@@ -24,7 +35,8 @@ def result(algorithm: str, seed: int, f1: float, **more: object) -> Result:
         "seconds": 60.0 * seed,
         "test": test,
     }
-    return Result.model_validate(content | {"bytes_up_per_site_round": 2_000_000} | more)
+    work = {"steps": 1234, "examples": 56_780, "bytes_up": 40_000_000, "bytes_down": 60_000_000}
+    return Result.model_validate(content | work | {"bytes_up_per_site_round": 2_000_000} | more)
 
 
 RESULTS = [result("feded", 1, 0.7), *(result("fedavg", s, f1) for s, f1 in ((1, 0.8), (2, 0.9), (3, 0.85)))]
@@ -108,17 +120,20 @@ def test_runs_judged_by_f1_have_no_auc() -> None:
 
 def test_the_console_table_of_ranked_runs_cuts_nothing_at_80_columns() -> None:
     lines = [" ".join(line.split()) for line in told_at(80, RANKED).splitlines()]
-    assert "algorithm runs AUC median spread MB up time" in lines
-    assert "lazy_mil 2 0.400 0.400 0.141 2.00 90 s" in lines
-    assert "in any order (trivial) – 0.067 0.067 – – –" in lines
+    assert "algorithm AUC steps examples MB up MB down time" in lines
+    assert "lazy_mil 0.400 1234 56.8k 40.0 60.0 90 s" in lines
+    assert "in any order (trivial) 0.067 – – – – –" in lines
 
 
 def test_median_and_spread_are_of_what_a_row_is_judged_by() -> None:
     lines = [" ".join(line.split()) for line in told_at(120, [*RESULTS, *RANKED]).splitlines()]
     assert words(comparison_rows([*RESULTS, *RANKED])) == "AUC or F1"
-    assert "task algorithm runs AUC F1 median spread MB up time" in lines
-    assert "distant_re lazy_mil 2 0.400 0.100 0.400 0.141 2.00 90 s" in lines
-    assert "sentence_re fedavg 3 – 0.850 0.850 0.050 2.00 120 s" in [line.replace("2 min", "120 s") for line in lines]
+    assert "task algorithm AUC F1 steps examples MB up MB down time" in lines
+    assert "distant_re lazy_mil 0.400 0.100 1234 56.8k 40.0 60.0 90 s" in lines
+    assert "sentence_re fedavg – 0.850 1234 56.8k 40.0 60.0 2 min" in lines
+    rows = {row.name: row for row in comparison_rows([*RESULTS, *RANKED]) if row.task == "distant_re"}
+    assert rows["lazy_mil"].judged_median == pytest.approx(0.4)
+    assert rows["lazy_mil"].judged_spread == pytest.approx(0.02**0.5)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +142,13 @@ def test_median_and_spread_are_of_what_a_row_is_judged_by() -> None:
         (score(None), "–"),
         (score(float("nan")), "–"),
         (count(1234567), "1\u202f234\u202f567"),
+        (brief(None), "–"),
+        (brief(9999), "9999"),
+        (brief(98_765), "98.8k"),
+        (brief(9_876_543), "9.88M"),
+        (interval(-0.0123, 0.05, signed), "-0.012 to +0.050"),
+        (interval(None, 0.05), "–"),
+        (probability(0.0002), "< 0.001"),
         (megabytes(0), "0"),
         (megabytes(64), "0.000064"),
         (megabytes(4200), "0.0042"),

@@ -20,7 +20,7 @@ from grandrounds.experiment.simulation import held_out
 from grandrounds.reports.runs import Run
 from grandrounds.reproduce import PAPERS
 from grandrounds.reproduce.fedbert import LOSSES, PAPER, PRETRAINING, TUNING, _losses_told, numbers
-from grandrounds.reproduce.fedbert_stages import STAGES, encoder, overrides
+from grandrounds.reproduce.fedbert_stages import STAGES, TOLD, encoder, overrides
 from grandrounds.reproduce.paper import Cell
 from grandrounds.reproduce.protocol import Study, places, reproduce
 from grandrounds.reproduce.wish import Wish
@@ -430,6 +430,16 @@ def test_an_encoder_that_is_named_is_where_pretraining_starts(tmp_path: Path) ->
     study = Study(PAPER, "table1", wish, InProcess())
     first = study.config("synthetic-notes")
     assert (first.model.encoder, first.model.layers, first.data.public) == (str(tmp_path / "bert"), None, 0)
+    assert first.model.vocabulary == "sites"
     assert first.training.learning_rate == 5e-5
     assert study.config("synthetic").training.learning_rate == 2e-5
     assert all(place.nearest in STAGES for place in STAGES.values())
+
+
+def test_the_grid_may_start_from_the_first_layers_of_a_pretrained_encoder(tmp_path: Path) -> None:
+    (tmp_path / "bert").mkdir()
+    given = {"pretraining.model.layers": 3}
+    wish = Wish(tmp_path / "out", encoder=str(tmp_path / "bert"), corpus="synthetic", overrides=given)
+    first = Study(PAPER, "table1", wish, InProcess()).config("synthetic-notes")
+    assert (first.model.layers, first.model.width) == (3, None)
+    assert TOLD["pre-training: encoder"](first) == "bert, pretrained, the first 3 layers"

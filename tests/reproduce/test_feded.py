@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ from grandrounds.experiment.loop import run
 from grandrounds.experiment.many import Arm
 from grandrounds.reproduce import PAPERS
 from grandrounds.reproduce.corpora import CORPORA
-from grandrounds.reproduce.feded import PAPER, numbers
-from grandrounds.reproduce.protocol import Study, places, reproduce
+from grandrounds.reproduce.feded import LITERALLY, PAPER, numbers
+from grandrounds.reproduce.measures import scores
+from grandrounds.reproduce.paper import Cell, PaperTable, Row
+from grandrounds.reproduce.protocol import Study, Target, places, reproduce
 from grandrounds.reproduce.wish import Wish
 
 SHRUNK = {
@@ -61,6 +65,16 @@ def told(out: Path, name: str) -> dict[str, Any]:
 
 def cells(out: Path, name: str) -> dict[str, dict[str, Any]]:
     return {row["name"]: row["cells"] for row in told(out, name)["rows"]}
+
+
+def one_arm(study: Study) -> PaperTable:
+    runs = study.run("synthetic", {"fedavg": {"algorithm.name": "fedavg"}})
+    return PaperTable(
+        "table3", "", "percent", "method", ["F1"], [Row("FedAvg", [Cell(None, *scores(runs["fedavg"], ["f1"]))])]
+    )
+
+
+SHORT = Target("one arm", ("gad",), one_arm)
 
 
 def test_the_numbers_are_the_paper_s() -> None:
@@ -109,7 +123,7 @@ def test_the_paper_s_scores_stand_beside_measured_ones(all_targets: tuple[Path, 
 
 def test_quoted_rows_are_not_measured_and_ours_have_no_paper(all_targets: tuple[Path, InProcess]) -> None:
     rows = told(all_targets[0], "table5")["rows"]
-    assert [row["name"] for row in rows if row["quoted"]] == list(numbers()["table5"]["quoted"])
+    assert [row["name"] for row in rows if row["quoted"]] == ["Sahu et al. (2016)", "Raj et al. (2017)"]
     assert all(cell["measured"] is None for row in rows if row["quoted"] for cell in row["cells"].values())
     ours = [row for row in rows if row["section"] == "Not in the paper"]
     assert [row["name"].partition(":")[0] for row in ours] == [
@@ -118,6 +132,64 @@ def test_quoted_rows_are_not_measured_and_ours_have_no_paper(all_targets: tuple[
         "trivial",
     ]
     assert all(row["cells"]["F1"]["paper"] is None and row["cells"]["F1"]["measured"] is not None for row in ours)
+
+
+@pytest.mark.parametrize(
+    ("target", "row", "head", "paper"),
+    [
+        ("table3", "Lee et al. (2020): [CLS] alone", "cls", [77.32, 82.68, 79.83]),
+        ("table4", "Lee et al. (2020): [CLS] alone", "cls", [77.86, 83.55, 79.74]),
+        ("table5", "Chauhan et al. (2019): CNN upon a frozen encoder, by ranking", "ranking_cnn", [None, None, 71.01]),
+    ],
+)
+def test_other_papers_heads_are_measured_centralised(
+    target: str, row: str, head: str, paper: list[float | None], all_targets: tuple[Path, InProcess]
+) -> None:
+    found, folder = cells(all_targets[0], target)[row], all_targets[0] / f"arms/synthetic/centralized-{head}-seed1"
+    score = json.loads((folder / "result.json").read_text())["test"]
+    assert [cell["paper"] for cell in found.values()] == paper
+    assert found["F1"]["measured"] == pytest.approx(100 * score["f1"])
+    config = tomllib.loads((folder / "config.toml").read_text())
+    assert (config["task"]["head"], config["algorithm"]["name"]) == (head, "centralized")
+
+
+@pytest.mark.parametrize("target", ["table3", "table4", "table5", "table6", "table8", "figure2"])
+def test_feded_as_printed_stands_beside_ours(target: str, all_targets: tuple[Path, InProcess]) -> None:
+    out, _ = all_targets
+    found = cells(out, target)
+    rows = found if target in ("table3", "table4", "table5") else next(iter(found.values()))
+    ours, literal = rows["FedED"], rows["FedED as printed"]
+    for one, other in [(ours, literal)] if "paper" in ours else zip(ours.values(), literal.values(), strict=True):
+        assert one["paper"] == other["paper"]
+        assert other["runs"]
+
+
+def test_feded_as_printed_reads_the_equations_to_the_letter_whatever_is_overridden(tmp_path: Path) -> None:
+    wish = small(tmp_path, overrides={"algorithm.temperature": 4.0, "algorithm.weight": 0.5, "server.epochs": 3})
+    study = Study(PAPER, "table5", wish, InProcess())
+    made = study.config("synthetic", LITERALLY)
+    read = made.complete()["algorithm"]
+    assert (read["average"], read["temperature"], read["tempered_student"]) == ("probabilities", 1.0, False)
+    assert (read["weight"], read["hard_labels"], made.server_training().epochs) == (None, True, 1)
+
+
+def test_an_upload_s_minutes_are_its_bytes_at_a_megabyte_a_second(all_targets: tuple[Path, InProcess]) -> None:
+    found = cells(all_targets[0], "table7")
+    assert found["FedAvg"]["GAD, minutes"] == {"paper": 7.05, "measured": None}
+    sent, minutes = found["FedED, fp16"]["i2b2 2010"], found["FedED, fp16"]["i2b2 2010, minutes"]
+    assert minutes["measured"] == sent["measured"] / 60_000_000
+    assert minutes["paper"] == 42_000 / 60_000_000
+    page = (all_targets[0] / "table7.md").read_text()
+    assert "| FedAvg | 423 MB |" in page
+    assert "| 7.05 |" in page
+    assert "| 0.0007 |" in page
+
+
+def test_rounds_to_a_target_are_sixty_by_default() -> None:
+    assert {name: target.rounds for name, target in PAPER.targets.items() if target.rounds} == {
+        "table8": 60,
+        "figure2": 60,
+    }
 
 
 def test_counts_are_of_what_the_task_finds(all_targets: tuple[Path, InProcess]) -> None:
@@ -146,7 +218,7 @@ def test_rounds_to_a_target_are_counted_and_drawn(all_targets: tuple[Path, InPro
 
 def test_targets_share_their_arms_and_a_second_call_runs_none(all_targets: tuple[Path, InProcess]) -> None:
     out, runner = all_targets
-    assert len(runner.ran) == len(set(runner.ran)) == 6 + 2 + 3 + 3
+    assert len(runner.ran) == len(set(runner.ran)) == 9 + 2 + 4 + 4
     again = InProcess()
     for name in PAPER.targets:
         reproduce(PAPER, name, small(out), again)
@@ -179,11 +251,37 @@ def test_a_target_without_any_corpus_is_refused_and_one_with_some_names_the_rest
     assert [sentence.partition(" is missing")[0] for sentence in missing] == ["i2b2 2010", "EU-ADR"]
 
 
+def test_a_search_takes_the_rate_that_is_best_on_validation_and_tells_it(tmp_path: Path) -> None:
+    runner = InProcess()
+    wish = small(tmp_path, search=True, seeds=2, rounds=1, overrides={**SHRUNK, "training.learning_rate": 3e-3})
+    table = reproduce(replace(PAPER, targets={"table3": SHORT}), "table3", wish, runner)
+    trials = [f"fedavg-rate{rate}-seed1" for rate in ("0.001", "0.003", "0.009")]
+    assert runner.ran == [*trials, "fedavg-seed1", "fedavg-seed2"]
+    f1 = {}
+    for trial in trials:
+        folder = tmp_path / "search" / "synthetic" / trial
+        config = tomllib.loads((folder / "config.toml").read_text())
+        assert (config["data"]["validation"], config["federation"]["evaluate_on"]) == (0.1, ["validation"])
+        found = json.loads((folder / "result.json").read_text())["validation"]
+        f1[trial.split("rate")[1].removesuffix("-seed1")] = found["f1"]
+    best = max(f1, key=lambda rate: f1[rate])
+    assert table.to_dict()["search"] == {"fedavg": {"tried": f1, "chosen": best}}
+    for seed in (1, 2):
+        config = tomllib.loads((tmp_path / f"arms/synthetic/fedavg-seed{seed}/config.toml").read_text())
+        assert config["training"]["learning_rate"] == float(best)
+        assert config["data"]["validation"] == 0
+    rate = next(line for line in table.protocol if line.name == "learning rate")
+    assert (rate.paper, rate.here, rate.differs) == ("2.5e-05", best, True)
+    assert f"- fedavg: `{best}` of 0.001 (" in table.to_markdown()
+    assert "--search" in table.command
+
+
 def test_options_of_an_algorithm_go_to_the_arms_that_have_them(tmp_path: Path) -> None:
-    wish = small(tmp_path, overrides={"algorithm.temperature": 0.5, "algorithm.server_epochs": 2})
+    wish = small(tmp_path, overrides={"algorithm.temperature": 0.5, "algorithm.step": 0.5})
     study = Study(PAPER, "table5", wish, InProcess())
     assert study.config("synthetic", {"algorithm.name": "feded"}).algorithm == {"name": "feded", "temperature": 0.5}
-    assert study.config("synthetic").algorithm == {"name": "fedavg", "server_epochs": 2}
+    assert study.config("synthetic").algorithm == {"name": "fedavg"}
+    assert study.config("synthetic", {"algorithm.name": "fedatt"}).algorithm == {"name": "fedatt", "step": 0.5}
     assert study.config("synthetic", {"algorithm.name": "validation_only"}).algorithm == {"name": "validation_only"}
 
 

@@ -17,7 +17,7 @@ from grandrounds.experiment.config import make_config
 from grandrounds.models.taggers import TAGGERS
 from grandrounds.reproduce import PAPERS
 from grandrounds.reproduce.fedner import MASKS, PAPER, SCORES, SHARES, numbers
-from grandrounds.reproduce.fedner_arms import TITLES, splits, taggers
+from grandrounds.reproduce.fedner_arms import TITLES, languages, splits, taggers
 from grandrounds.reproduce.platforms import AT_HAND, PLATFORMS, ROLES, THEIRS
 from grandrounds.reproduce.protocol import Study, places, reproduce
 from grandrounds.reproduce.wish import Wish
@@ -41,6 +41,7 @@ FURTHER = [
     *("elmoner-alone-share0.1-seed1", "elmoner-fedner-share0.1-seed1"),
     *(f"elmoner-private-{private}-seed1" for private in ("cnn-lstm-crf", "crf", "nothing")),
     *("elmoner-alone-masked1-seed1", "elmoner-fedner-masked1-seed1"),
+    "elmoner-fedner-mixed-seed1",
 ]
 All = tuple[Path, InProcess, Callable[[Path, str], Wish]]
 
@@ -132,7 +133,7 @@ def test_every_target_says_what_stands_in_and_what_the_paper_set(all_targets: Al
     protocol = told(out, "table2")["protocol"]
     assert protocol["sentences an iteration, N"] == {"paper": "64", "here": "64"}
     assert protocol["filters"] == {"paper": "200", "here": "10"}
-    assert protocol["iterations a round, FedNER"] == {"paper": "", "here": "3"}
+    assert protocol["iterations a round, FedNER"] == {"paper": "not said", "here": "3"}
     assert protocol["runs"] == {"paper": "10, the mean", "here": "1"}
 
 
@@ -154,19 +155,69 @@ def test_the_platforms_are_counted(all_targets: All) -> None:
 def test_every_tagger_stands_beside_the_paper_s_at_every_platform(all_targets: All) -> None:
     out, *_ = all_targets
     rows = told(out, "table2")["rows"]
-    assert len(rows) == 3 * 8
+    assert len(rows) == 3 * 11
+    taggers = {title: f"{tagger}-alone" for tagger, title in TITLES.items() if tagger != "elmoner"}
+    with_bert = {"ELMoNER with BERT": "elmoner-alone", "FedNER with BERT": "elmoner-fedner"}
+    with_bert["FedNER, tag schemes mixed"] = "elmoner-fedner-mixed"
     for role, site in SITES.items():
-        own = {
-            row["name"]: row["cells"] for row in rows if row["section"] == f"{site} (synthetic), in the place of {role}"
-        }
-        assert list(own) == [*TITLES.values(), "FedNER"]
-        for tagger, title in {**TITLES, "fedner": "FedNER"}.items():
-            arm = "elmoner-fedner" if tagger == "fedner" else f"{tagger}-alone"
+        section = f"{site} (synthetic), in the place of {role}"
+        own = {row["name"]: row for row in rows if row["section"] == section}
+        assert list(own) == [*taggers, "ELMoNER", "FedNER", *with_bert]
+        printed = dict(zip(own, [*numbers()["table2"][role].values(), *[[None] * 6] * 3], strict=True))
+        for title, row in own.items():
+            assert [cell["paper"] for cell in row["cells"].values()] == printed[title]
+            assert row.get("not_run", False) == (title in ("ELMoNER", "FedNER"))
+        for title, arm in {**taggers, **with_bert}.items():
             score = result(out, arm)["test"]["learners"][site]
-            assert measured(own[title]) == pytest.approx([100 * score[name] for name in SCORES.values()])
-            assert [cell["paper"] for cell in own[title].values()] == numbers()["table2"][role][tagger]
-            assert config(out, arm)["task"]["tagger"] == ("elmoner" if tagger == "fedner" else tagger)
-            assert ("language" in config(out, arm)["task"]) == (tagger in ("elmoner", "fedner"))
+            assert measured(own[title]["cells"]) == pytest.approx([100 * score[name] for name in SCORES.values()])
+            assert ("language" in config(out, arm)["task"]) == (title in with_bert)
+    assert "| ELMoNER | 63.86 | not run | 63.03 | not run |" in (out / "table2.md").read_text("utf-8")
+    assert any("allenai.org/allennlp/software/elmo" in note for note in told(out, "table2")["notes"])
+
+
+def arms_of(target: str, wish: Wish) -> dict[str, Any]:
+    """The configs of a target's arms, which are not run."""
+    found: dict[str, Any] = {}
+
+    def stop(arms: Any, base: Path) -> None:
+        found.update({arm.name: arm.config for arm in arms})
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        reproduce(PAPER, target, wish, stop)
+    return found
+
+
+@pytest.mark.parametrize("target", ["table2", "figure6"])
+def test_elmo_and_bert_are_arms_of_their_own(target: str, tmp_path: Path) -> None:
+    (tmp_path / "elmo").mkdir()
+    (tmp_path / "elmo" / "options.json").touch()
+    wish = small(tmp_path / "out", encoder=f"some/bert,{tmp_path / 'elmo'}")
+    found = {name: made.task.get("language") for name, made in arms_of(target, wish).items()}
+    read = {name: language and Path(language).name for name, language in found.items()}
+    for how in ("alone", "fedner"):
+        assert read[f"elmoner-{how}"] == "elmo"  # the paper's, whatever comes first
+        assert read[f"elmoner-bert-{how}"] == "bert"
+    assert {name for name, language in read.items() if language} == {n for n in read if n.startswith("elmoner")}
+    assert wish.command("fedner", target).endswith("--encoder some/bert,elmo --seeds 1 --rounds 1 --cells 1")
+    with pytest.raises(ConfigError, match="two language models of BERT's kind"):
+        languages(small(tmp_path, encoder="some/bert,other/bert"))
+
+
+def test_without_any_language_model_both_are_not_run(tmp_path: Path) -> None:
+    arms = arms_of("table2", small(tmp_path))
+    assert sorted(arms) == sorted(
+        [f"{t}-alone" for t in TITLES if t != "elmoner"] + ["cnn_clstm_crf-fedner", "cnn_clstm_crf-fedner-mixed"]
+    )
+
+
+def test_one_platform_tags_in_bioes_beside_others_in_bio(all_targets: All) -> None:
+    out, *_ = all_targets
+    models = (out / "arms" / "synthetic" / "elmoner-fedner-mixed-seed1" / "models").glob("*/grandrounds.json")
+    about = {path.parent.name: json.loads(path.read_text("utf-8"))["schema"]["options"] for path in models}
+    schemes = {site: options["scheme"] for site, options in about.items()}
+    assert schemes == {"st-anne": "BIOES", "riverside": "BIO", "northgate": "BIO"}
+    assert any("st-anne (synthetic)" in note and "BIOES" in note for note in told(out, "table2")["notes"])
 
 
 def test_less_training_data_takes_as_many_steps(all_targets: All) -> None:
@@ -216,7 +267,7 @@ def test_what_is_shared_goes_from_nothing_to_everything(all_targets: All) -> Non
 def test_every_tagger_has_its_default_among_its_splits(tagger: str, tmp_path: Path) -> None:
     made = splits(tagger, small(tmp_path, encoder="bert"))
     assert len(made) == 3 + len(TAGGERS[tagger].context)
-    assert list(made)[-2 if "lstm" not in TAGGERS[tagger].private else -3] == next(
+    assert list(made)[-2 if "lstm" not in TAGGERS[tagger].splits()["default"] else -3] == next(
         shared for shared, (name, _) in made.items() if name == f"{tagger}-fedner"
     )
 
@@ -241,14 +292,15 @@ def test_overlapping_entities_are_masked_and_counted(all_targets: All) -> None:
 def test_taggers_alone_and_under_fedner_are_told_and_drawn(all_targets: All) -> None:
     out, *_ = all_targets
     found = cells(out, "figure6")
-    assert list(found) == list(TITLES.values())
-    for tagger, title in TITLES.items():
+    assert list(found) == [*TITLES.values(), "ELMoNER with BERT"]
+    for tagger, title in {**TITLES, "elmoner": "ELMoNER with BERT"}.items():
         (alone, relaxed), (together, also) = (at(out, f"{tagger}-{how}", "riverside") for how in ("alone", "fedner"))
         assert measured(found[title]) == pytest.approx([alone, together, relaxed, also])
     assert [cell["paper"] for cell in found["ELMoNER"].values()] == [81.62, 82.57, 87.44, 88.90]
     assert [cell["paper"] for cell in found["LSTM-CRF"].values()] == [62.27, None, 74.59, None]
     drawn = (out / "figure6.svg").read_text("utf-8")
-    assert all(word in drawn for word in ("alone", "FedNER", *TITLES.values()))
+    drawn_titles = [title for title in found if title != "ELMoNER"]
+    assert all(word in drawn for word in ("alone", "FedNER", *drawn_titles))
 
 
 def test_targets_share_their_arms_and_a_second_call_runs_none(all_targets: All) -> None:

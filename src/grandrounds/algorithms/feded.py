@@ -40,6 +40,8 @@ LAST = "ensemble"  # the server's memory of its last average
 class FedED(Algorithm):
     public_at_sites: ClassVar[bool] = True
     weight_by: ClassVar[str] = "uniform"  # the 1/|J| of Eq. 5
+    trains_server: ClassVar[bool] = True
+    server_epochs: ClassVar[int | None] = 1
 
     average: Literal["probabilities", "logits"] = "logits"
     """What Eq. 5 averages: p as it is printed, or logits as the text says (log p: the same under softmax)."""
@@ -51,7 +53,6 @@ class FedED(Algorithm):
     """Soften the student like the teacher, and scale KL by the temperature squared (Hinton et al., 2015); Eq. 6 does
     not."""
     hard_labels: bool = True
-    distillation_epochs: Annotated[int, Field(ge=1)] = 1
     download: Literal["parameters", "predictions"] = "parameters"
     """What sites get: the student, or the ensemble's last average, which they distil into models of their own."""
     vote: Literal["equal", "counts", "confidence"] = "equal"
@@ -90,7 +91,7 @@ class FedED(Algorithm):
             share = self.trim if self.average_robust == "trimmed" else 0.5
             z = average_robust([r.payload.to(self._form).values.clone() for r in replies], share)
         last["z"] = on_simplex(z, self._form)
-        server.train("public", loss=self._loss(last["z"], self.hard_labels), epochs=self.distillation_epochs)
+        server.train("public", loss=self._loss(last["z"], self.hard_labels))
 
     def _ask(self, server: Server, cohort: Cohort, last: Kept) -> Iterator[Reply[Predictions]]:
         if self.download == "parameters":
@@ -109,7 +110,7 @@ class FedED(Algorithm):
         """The site's own model first follows the ensemble's last average (there is none in round 1)."""
         site.recall("model", site.model)
         for last in ensemble:  # the labels are the server's: sites get the sentences alone
-            site.train("public", loss=self._loss(last.values, hard_labels=False), epochs=self.distillation_epochs)
+            site.train("public", loss=self._loss(last.values, hard_labels=False), epochs=site.practice.server.epochs)
         site.train()
         site.keep("model", site.model)
         return site.predict("public", self._form)

@@ -32,6 +32,7 @@ from grandrounds.federation import (
     mean,
     on_site,
 )
+from grandrounds.federation.rows import Rows, sparse_gradients
 from grandrounds.tasks.task import Counts
 
 SHARED, PRIVATE, OPTIMIZER = "shared optimizer", "private layers", "private optimizer"
@@ -40,18 +41,23 @@ SHARED, PRIVATE, OPTIMIZER = "shared optimizer", "private layers", "private opti
 @algorithm("fedner")
 class FedNER(Algorithm):
     personal: ClassVar[bool] = True
-    private: tuple[str, ...] | None = None
-    """Parts of the model that stay at a site, by module name; by default the task's: of a tagger, LSTM and CRF."""
+    private: tuple[str, ...] | str | None = None
+    """Parts of the model that stay at a site, by module name, or the name of a split that all taggers have; by default
+    the task's: of a tagger, LSTM and CRF."""
     batch: Annotated[int, Field(ge=1)] = 64
     """N: sentences of an iteration, of all sites together; instead of training.batch_size."""
     iterations: Annotated[int, Field(ge=1)] = 50
     """Of a round."""
-    steps_per_exchange: Annotated[int, Field(ge=1)] = 1
-    """For slow links: private layers step so often while shared ones stand still, and the mean gradient is uploaded."""
 
-    def fitted(self, private: Sequence[str]) -> Algorithm:
+    def fitted(self, private: Mapping[str, Sequence[str]]) -> Algorithm:
+        if isinstance(self.private, tuple):
+            return self
+        split = self.private or "default"
+        if split not in private:
+            known = unknown("split of this task's model", split, private)
+            raise ConfigError(f"algorithm.private: {known}; or name parts in a list")
         # To mypy the class is no dataclass: @algorithm makes it one.
-        return replace(self, private=tuple(private)) if self.private is None else self  # type: ignore[type-var]
+        return replace(self, private=tuple(private[split]))  # type: ignore[type-var]
 
     def shared(self, name: str) -> bool:
         return not any(name == part or name.startswith(f"{part}.") for part in self.private or ())
@@ -75,13 +81,18 @@ class FedNER(Algorithm):
         optimizer = cast(torch.optim.Optimizer, server.state[SHARED])
         server.reset_rates(optimizer)
         sizes = shares({site.site: site.counts["examples"] for site in cohort.sites}, self.batch)
+        tables: Mapping[str, tuple[Tensor, Rows]] = {}
         for iteration in range(self.iterations):
-            shared = Parameters.of(server.model, self.shared)
+            shared = self._shared(server)
             asked = {site: (shared, size, iteration) for site, size in sizes.items()}
             gradient = mean(cohort.ask_each(self.learn, asked))  # Eq. 2
+            tables = {
+                name: (rows.whole(server.model.get_parameter(name), tables.get(name)), rows)
+                for name, rows in gradient.rows.items()
+            }
             for name, parameter in server.model.named_parameters():
-                parameter.grad = gradient.values.get(name)
-            server.step(optimizer)
+                parameter.grad = tables[name][0] if name in tables else gradient.values.get(name)
+            server.step(optimizer, (iteration + 1) / self.iterations)
 
     @on_site
     def learn(self, site: Site, shared: Parameters, size: int, iteration: int) -> Gradients:
@@ -92,21 +103,17 @@ class FedNER(Algorithm):
         if optimizer is not None:
             site.recall(OPTIMIZER, optimizer)
             site.reset_rates(optimizer)
-        first = ((site.round - 1) * self.iterations + iteration) * self.steps_per_exchange
-        total: dict[str, Tensor] = {}
-        for step in range(self.steps_per_exchange):
-            site.backward(site.minibatch(size, first + step), step)
-            for name, gradient in Gradients.of(site.model, self.shared).values.items():
-                total[name] = total[name] + gradient if step else gradient
-            if optimizer is not None:
-                site.step(optimizer)
+        with sparse_gradients(site.model, self.shared):
+            site.backward(site.minibatch(size, (site.round - 1) * self.iterations + iteration), 0)
+        gradients = Gradients.of(site.model, self.shared)
         if optimizer is not None:
+            site.step(optimizer, (iteration + 1) / self.iterations)
             site.keep(OPTIMIZER, optimizer)
             site.keep(PRIVATE, Kept(**Parameters.of(site.model, self._private).values))
-        return Gradients({name: value / self.steps_per_exchange for name, value in total.items()})
+        return gradients
 
     def evaluate(self, server: Server, everyone: Cohort, split: str) -> Mapping[str, Counts]:
-        asked = everyone.ask(self.score, Parameters.of(server.model, self.shared), split)
+        asked = everyone.ask(self.score, self._shared(server), split)
         return {reply.site.site: reply.payload.values for reply in asked}
 
     @on_site
@@ -115,7 +122,7 @@ class FedNER(Algorithm):
         return Scores(site.counts(split))
 
     def finish(self, server: Server, everyone: Cohort) -> None:
-        everyone.ask(self.save, Parameters.of(server.model, self.shared))
+        everyone.ask(self.save, self._shared(server))
 
     @on_site
     def save(self, site: Site, shared: Parameters) -> Done:
@@ -127,7 +134,10 @@ class FedNER(Algorithm):
         """The shared layers and the site's own; before its first step, those that it started with."""
         own = Kept()
         site.recall(PRIVATE, own)
-        site.load(Parameters({**shared.values, **own}))
+        site.load(replace(shared, values={**shared.values, **own}))
+
+    def _shared(self, server: Server) -> Parameters:
+        return Parameters.of(server.model, self.shared, server.start)
 
     def _private(self, name: str) -> bool:
         return not self.shared(name)

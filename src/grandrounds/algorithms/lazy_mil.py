@@ -1,7 +1,7 @@
 """Lazy multiple instance learning (FedDS, 2020, Algorithms 1 and 2): before sites train, they agree on the one reliable
 sentence of each fact.
 
-Eq. 2  LazyMIL.score: the surest of a site's own sentences        Alg. 1  choose        Eq. 3  LazyMIL.train
+Eq. 2  LazyMIL.score: the surest of a site's own sentences        Alg. 1  winners        Eq. 3  LazyMIL.train
 Eq. 5  mean, uniform
 
 A fact travels as a digest under a secret that the server does not know, with two bytes for how sure the site is; which
@@ -14,7 +14,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from grandrounds.federation import (
     on_site,
 )
 from grandrounds.federation.payloads import DIGEST_BYTES
+from grandrounds.tasks.task import NONE
 
 GLOBAL, BEST = "global model", "best sentences"
 
@@ -45,31 +46,53 @@ class LazyMIL(Algorithm):
     needs_bags: ClassVar[bool] = True
     weight_by: ClassVar[str] = "uniform"  # Eq. 5
 
+    na: Literal["agree", "own"] = "agree"
+    """Whether sites agree on a sentence of each NA fact too, as in the paper, where NA is a normal relation (footnote
+    2); "own": NA facts do not travel, and each site trains on its own choice for each that it has."""
+    choose: Literal["surest", "random"] = "surest"
+    """What of a fact's sentences is trained on: Eq. 2, or to compare with it any, all sites' with equal chance."""
+
     def round(self, server: Server, cohort: Cohort) -> None:
         scores = {r.site.site: r.payload for r in cohort.ask(self.score, Parameters.of(server.model))}
-        chosen = choose(scores, server.round)
-        server.load(mean(cohort.ask_each(self.train, {site: (Selection(won),) for site, won in chosen.items()})))
+        won = winners(scores, server.round)
+        server.load(mean(cohort.ask_each(self.train, {site: (Selection(mask),) for site, mask in won.items()})))
 
     @on_site
     def score(self, site: Site, parameters: Parameters) -> BagScores:
         """Eq. 2 for each fact of the site; the site keeps which sentence it was."""
         site.load(parameters)
-        sure = site.infer("train", site.practice.task.sureness).values[:, 0].numpy()
-        best = {keyed(site.secret, fact): rows[sure[rows].argmax()] for fact, rows in site.facts("train")}
+        sure = self.sureness(site)
+        chosen = {fact: rows[sure[rows].argmax()] for fact, rows in site.facts("train")}
+        own = [row for fact, row in chosen.items() if not self.agrees(fact)]
+        best = {keyed(site.secret, fact): row for fact, row in chosen.items() if self.agrees(fact)}
         rows = np.array([row for _, row in sorted(best.items())], dtype=np.int64)
         digests = np.frombuffer(b"".join(sorted(best)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
         site.keep(GLOBAL, site.model)
-        site.keep(BEST, Kept(rows=torch.from_numpy(rows)))
-        zeros = [zero(site.secret, digest, site.round) for digest in sorted(best)]
+        site.keep(BEST, Kept(rows=torch.from_numpy(rows), own=torch.tensor(own, dtype=torch.int64)))
+        zeros = np.array([zero(site.secret, digest, site.round) for digest in sorted(best)], dtype=np.int64)
         return BagScores(torch.from_numpy(digests.copy()), two_bytes(rounded(sure[rows]) + zeros))
+
+    def agrees(self, fact: tuple[str, ...]) -> bool:
+        _, relation, _ = fact
+        return self.na == "agree" or relation != NONE
+
+    def sureness(self, site: Site) -> NDArray[np.float32]:
+        """How much there is to be said for each sentence. To choose any, an even draw for each: the largest of all is
+        each one's with equal chance, wherever it is, and what sites tell looks the same. The secret is in the draw, or
+        the server could repeat it."""
+        if self.choose == "random":
+            draw = site.seeded("choice", site.secret.hex())
+            return torch.rand(sum(len(rows) for _, rows in site.facts("train")), generator=draw).numpy()
+        return site.infer("train", site.practice.task.sureness).values[:, 0].numpy()
 
     @on_site
     def train(self, site: Site, selection: Selection) -> Parameters:
-        """Eq. 3 on the sentences that won; a site that won nothing gives back what it got."""
+        """Eq. 3 on the sentences that won, and the site's own of facts that nobody agrees on; a site that has none
+        gives back what it got."""
         best = Kept()
         site.recall(GLOBAL, site.model)
         site.recall(BEST, best)
-        site.train(only=best["rows"][selection.chosen.bool()].tolist())
+        site.train(only=[*best["rows"][selection.chosen.bool()].tolist(), *best["own"].tolist()])
         return Parameters.of(site.model)
 
 
@@ -98,7 +121,7 @@ def two_bytes(values: NDArray[np.int64]) -> Tensor:
     return torch.from_numpy(np.stack([values >> 8, values & 255], axis=1).astype(np.uint8))
 
 
-def choose(scores: Mapping[str, BagScores], round: int) -> dict[str, Tensor]:
+def winners(scores: Mapping[str, BagScores], round: int) -> dict[str, Tensor]:
     """Algorithm 1 on the server: for each fact the surest site. Of equally sure ones a hash of the round and of all
     that is known of the fact decides, so that no site is favoured and every runtime decides alike."""
     reports: dict[bytes, list[tuple[int, str, int]]] = {}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from grandrounds.federation import Algorithm, Cohort, Server, algorithm
 
 
 @algorithm("validation_only")
 class ValidationOnly(Algorithm):
+    trains_server: ClassVar[bool] = True
+
     def shared(self, name: str) -> bool:
         return False
-
-    def needs_public(self) -> bool:
-        return True
 
     def round(self, server: Server, cohort: Cohort) -> None:
         server.train("public")

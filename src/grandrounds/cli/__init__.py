@@ -7,6 +7,12 @@ import signal
 import sys
 from typing import Any, NoReturn
 
+GOES_ON = {
+    **dict.fromkeys(("run", "coordinator"), "the same command with --resume goes on"),
+    **dict.fromkeys(("compare", "search", "reproduce", "demo"), "the same command goes on"),
+}
+"""What to do about a command that was stopped."""
+
 
 def main() -> NoReturn:
     """Run a command. A mistake of the user's is one sentence and exit code 1, never a traceback."""
@@ -42,7 +48,8 @@ def main() -> NoReturn:
         )
         sys.exit(1)
     if code == 130:  # what typer makes of KeyboardInterrupt
-        complain("stopped; what was finished is kept, and the same command with --resume goes on")
+        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        complain(f"stopped; what was finished is kept, and {GOES_ON[command]}" if command in GOES_ON else "stopped")
         sys.stderr.flush()
         os._exit(130)  # threads that still compute are not waited for
     sys.exit(code if isinstance(code, int) else 0)

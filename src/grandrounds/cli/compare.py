@@ -12,12 +12,16 @@ import typer
 from grandrounds.cli.console import LiveArms, out
 from grandrounds.cli.run import ConfigPath, DataOption, JsonOption
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.experiment.config import Config, load_config
+from grandrounds.experiment.config import Config, load_config, read_settings
 from grandrounds.experiment.many import Arm, arms_of, run_arms
+from grandrounds.experiment.provenance import provenance
 from grandrounds.federation.contract import ALGORITHMS
+from grandrounds.metrics.outcomes import OUTCOMES
+from grandrounds.metrics.score import Score
+from grandrounds.reports.evidence import remarks, with_evidence
 from grandrounds.reports.report import write_report
 from grandrounds.reports.runs import Result
-from grandrounds.reports.tables import ComparisonRow, comparison_rows, rich_table, to_csv, to_json, words
+from grandrounds.reports.tables import ComparisonRow, comparison_rows, differences, rich_table, to_csv, to_json, words
 
 ProcessesOption = Annotated[
     int, typer.Option("--processes", help="Runs at a time, each in a process of its own.", min=1)
@@ -34,6 +38,13 @@ def compare(
         str, typer.Option(help="Arms, with commas: algorithms, or names of [compare.NAME] tables.")
     ] = "fedavg,fedatt",
     seeds: Annotated[int, typer.Option(help="Runs of each arm, with seeds 1 to N.", min=1)] = 1,
+    baseline: Annotated[
+        Optional[str], typer.Option(help="The arm that others are compared with; by default the first.", metavar="ARM")
+    ] = None,
+    settings: Annotated[
+        Optional[Path],
+        typer.Option(help="A TOML file with further [compare.NAME] tables, such as a search's chosen.toml."),
+    ] = None,
     out_folder: Annotated[Path, typer.Option("--out", help="Where the runs go; started again, it goes on.")] = Path(
         "runs/compare"
     ),
@@ -41,20 +52,37 @@ def compare(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare algorithms on one config: mean, median and spread over seeds, as a table, CSV, JSON and a report.
+    """Compare algorithms on one config: scores and differences with 95% intervals, beside the steps, examples and bytes
+    that they took, as tables, CSV, JSON and a report.
 
     Example: `grandrounds compare experiments/synthetic.toml --algorithms local_only,fedavg,fedatt --seeds 3`
     """
     loaded = load_config(config, overrides or [])
-    names = [name.strip() for name in algorithms.split(",") if name.strip()]
+    if settings is not None:
+        loaded = read_settings(loaded, settings)
+    names = arm_names(algorithms)
     check_arms(loaded, names)
+    if baseline is not None and baseline not in names:
+        raise ConfigError(unknown("arm for --baseline", baseline, names))
     arms = arms_of(loaded, names, [loaded.seed + i for i in range(seeds)], out_folder)
-    rows = compare_arms(arms, data or config.parent, processes, out_folder)
+    rows = compare_arms(arms, data or config.parent, processes, out_folder, baseline)
     if as_json:
         typer.echo(to_json(rows))
     else:
-        out.print(rich_table(rows, f"{config.stem}: test {words(rows)}"))
+        show(rows, f"{config.stem}: test {words(rows)}", seeds)
         out.print(f"Runs, compare.csv, compare.json and report.html are in {out_folder}", soft_wrap=True)
+
+
+def show(rows: Sequence[ComparisonRow], title: str, seeds: int) -> None:
+    out.print(rich_table(rows, title))
+    if (table := differences(rows)) is not None:
+        out.print(table)
+    for sentence in remarks(rows, seeds):
+        out.print(sentence, soft_wrap=True, markup=False)
+
+
+def arm_names(algorithms: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in algorithms.split(",") if name.strip()))
 
 
 def check_arms(config: Config, names: Sequence[str]) -> None:
@@ -66,29 +94,61 @@ def check_arms(config: Config, names: Sequence[str]) -> None:
         raise ConfigError(f"--algorithms names none; known: {', '.join(sorted(known))}")
 
 
-def compare_arms(arms: Sequence[Arm], base: Path, processes: int, folder: Path) -> list[ComparisonRow]:
+def compare_arms(
+    arms: Sequence[Arm], base: Path, processes: int, folder: Path, baseline: str | None = None
+) -> list[ComparisonRow]:
+    """The arms' rows, in the files of the folder too; the baseline is the first arm unless another is named."""
     with LiveArms(arms) as live:
         results = run_arms(arms, base, processes, live)
-    rows = comparison_rows([Result.model_validate(result) for result in results], [arm.name for arm in arms])
+    names = [arm.name for arm in arms]
+    rows = comparison_rows([Result.model_validate(result) for result in results], names)
+    folders = {name: [arm.folder for arm in arms if arm.name == name] for name in names}
+    rows = with_evidence(rows, folders, baseline or names[0])
     (folder / "compare.csv").write_text(to_csv(rows), encoding="utf-8")
     content = {
+        **provenance(),
         "rows": json.loads(to_json(rows)),
-        "runs": [_brief(arm, result) for arm, result in zip(arms, results, strict=True)],
+        "remarks": list(remarks(rows, len(folders[names[0]]))),
+        "runs": [_brief(arm, result, folder) for arm, result in zip(arms, results, strict=True)],
     }
     (folder / "compare.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     write_report([arm.folder for arm in arms], folder / "report.html")
     return rows
 
 
-def _brief(arm: Arm, result: dict[str, Any]) -> dict[str, Any]:
+def _brief(arm: Arm, result: dict[str, Any], folder: Path) -> dict[str, Any]:
     kept = (
         "algorithm",
         "seed",
         "rounds",
+        "best_round",
+        "selected_by",
+        "validation",
         "test",
         "seconds",
+        "steps",
+        "examples",
+        "bytes_up",
+        "bytes_down",
         "bytes_up_per_site_round",
         "bytes_down_per_site_round",
         "peak_memory_mb",
+        "commit",
     )
-    return {"name": arm.name, **{key: result[key] for key in kept}}
+    outcomes = arm.folder / OUTCOMES
+    return {
+        "name": arm.name,
+        **{key: result.get(key) for key in kept},
+        "history": _history(arm),
+        "outcomes": str(outcomes.relative_to(folder)) if outcomes.exists() else None,
+    }
+
+
+def _history(arm: Arm) -> list[dict[str, float | None]]:
+    """By round what the run is judged by on validation data, where it was measured."""
+    lines = [json.loads(line) for line in (arm.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        {"round": line["round"], "validation": Score.model_validate(line["validation"]).headline.value}
+        for line in lines
+        if "validation" in line
+    ]

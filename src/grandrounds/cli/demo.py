@@ -10,12 +10,12 @@ from typing import Annotated, Optional
 
 import typer
 
-from grandrounds.cli.compare import compare_arms
+from grandrounds.cli.compare import compare_arms, show
 from grandrounds.cli.console import err, out
 from grandrounds.cli.run import JsonOption
 from grandrounds.experiment.config import load_config
 from grandrounds.experiment.many import arms_of
-from grandrounds.reports.tables import ComparisonRow, rich_table, to_json
+from grandrounds.reports.tables import ComparisonRow, to_json
 from grandrounds.reports.wording import byte_size
 
 ALGORITHMS = ("fedavg", "fedatt", "feded", "local_only", "centralized")  # the longest first, so that no core waits
@@ -48,7 +48,7 @@ def demo(
     if as_json:
         typer.echo(to_json(rows))
     else:
-        out.print(rich_table(rows, "test F1 over all hospitals' notes"))
+        show(rows, "test F1 over all hospitals' notes", seeds)
         out.print(_less(rows), soft_wrap=True)
         out.print(f"The report: {out_folder / 'report.html'}", soft_wrap=True)
         out.print(f"Try it: grandrounds extract {out_folder / arms[0].folder.name / 'model'} --help", soft_wrap=True)

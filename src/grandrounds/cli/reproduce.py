@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -51,7 +52,11 @@ def reproduce(
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each arm, with seeds 1 to N.", min=1)] = 1,
     rounds: Annotated[
-        Optional[int], typer.Option(help=f"Rounds of a federation; by default {_each('rounds')}.", min=1)
+        Optional[int],
+        typer.Option(
+            help=f"Rounds of a federation; by default {_each('rounds')}, but 60 where feded counts rounds to a target.",
+            min=1,
+        ),
     ] = None,
     target_f1: Annotated[
         Optional[float],
@@ -68,6 +73,13 @@ def reproduce(
     out_folder: Annotated[
         Optional[Path], typer.Option("--out", help="Where runs, Markdown, JSON and SVG go; started again, it goes on.")
     ] = None,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search",
+            help="First try three learning rates for each arm, with one seed, and take the best on validation data.",
+        ),
+    ] = False,
     processes: ProcessesOption = 1,
     as_json: JsonOption = False,
 ) -> None:
@@ -82,7 +94,7 @@ def reproduce(
     folder = out_folder or Path("runs") / f"reproduce-{paper}"
     if target_f1 is None:
         target_f1 = Wish.target_f1 if chosen.target_f1 is None else chosen.target_f1
-    wish = Wish(folder, data, corpus, encoder, seeds, rounds or chosen.rounds, target_f1, cells, overrides)
+    wish = Wish(folder, data, corpus, encoder, seeds, rounds or chosen.rounds, target_f1, cells, overrides, search)
     names = _possible(chosen, [word for word in words or [] if "=" not in word], wish)
 
     def run(arms: Sequence[Arm], base: Path) -> None:
@@ -92,7 +104,8 @@ def reproduce(
     tables = {}
     for name in names:
         err.print(f"  {name}: {chosen.targets[name].title}", soft_wrap=True)
-        tables[name] = reproduce_target(chosen, name, wish, run)
+        wanted = replace(wish, rounds=rounds or chosen.targets[name].rounds or chosen.rounds)
+        tables[name] = reproduce_target(chosen, name, wanted, run)
         if not as_json:
             _show(tables[name])
     if as_json:
@@ -122,5 +135,8 @@ def _possible(paper: Paper, named: Sequence[str], wish: Wish) -> list[str]:
 
 def _show(table: PaperTable) -> None:
     out.print(table.to_rich())
-    for note in table.notes:
+    notes = [*table.notes]
+    if table.differences:
+        notes.append(f"Differs from the paper's protocol, as {table.target}.md tells: {', '.join(table.differences)}.")
+    for note in notes:
         out.print(f"  {note}", soft_wrap=True)

@@ -29,6 +29,7 @@ from grandrounds.models.word_pieces import (
     without_capitals,
     words_in,
     write_pieces,
+    write_words,
 )
 
 NOBODYS = (
@@ -47,6 +48,7 @@ def count(
         Optional[int],
         typer.Option(help="A string leaves if so many documents have it; the policy's number otherwise.", min=1),
     ] = None,
+    words: Annotated[bool, typer.Option("--words", help="Whole words alone, for the encoder 'words'.")] = False,
     format: FormatOption = "json",
     option: ReaderOptions = None,
     as_json: JsonOption = False,
@@ -66,7 +68,7 @@ def count(
     with waiting("counting"):
         texts = [(read.attributes.get("patient"), read.text) for read in stream_source(source, "train", notes)]
         held = by_person(texts)
-        counts = count_strings(held, least)
+        counts = count_strings(held, least, whole=words)
     if nobodys := sum(patient is None for patient, _ in texts):
         notes[NOBODYS] += nobodys
     show_notes(notes)
@@ -117,13 +119,17 @@ def show(
 @app.command()
 def merge(
     files: Annotated[list[Path], typer.Argument(help="What the sites counted.")],
-    out_path: Annotated[Path, typer.Option("--out", help="Where the vocabulary goes, a word piece a line.")],
-    size: Annotated[int, typer.Option(help="How many word pieces, at most.", min=100)] = 8000,
+    out_path: Annotated[Path, typer.Option("--out", help="Where the vocabulary goes, a word piece or word a line.")],
+    size: Annotated[
+        Optional[int],
+        typer.Option(help="How many of them, at most; by default 8,000 word pieces, or 50,000 words.", min=100),
+    ] = None,
+    words: Annotated[bool, typer.Option("--words", help="Whole words, as the encoder 'words' reads them.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """At the coordinator: one vocabulary from the counts of all sites, for model.vocabulary.
 
-    Beside VOCAB.txt goes VOCAB.usage.json: how often each piece is used, with which a new BERT begins.
+    Beside VOCAB.txt of word pieces goes VOCAB.usage.json: how often each is used, with which a new BERT begins.
 
     Example: `grandrounds vocabulary merge *.counts --size 8000 --out vocab.txt`
     """
@@ -137,13 +143,18 @@ def merge(
             step()
     if not total:
         raise GrandRoundsError("the counts hold no string to learn word pieces from; ask the sites to count again")
-    with waiting("learning word pieces"):
-        pieces = write_pieces(out_path, total, size)
+    if words:
+        pieces = write_words(out_path, total, size or 50_000)
+    else:
+        with waiting("learning word pieces"):
+            pieces = write_pieces(out_path, total, size or 8000)
     if as_json:
         show_json({"sites": len(files), "strings": len(total), "pieces": len(pieces)})
     else:
         out.print(
-            f"{len(pieces):,} word pieces of {len(files)} sites are in '{out_path}'", soft_wrap=True, markup=False
+            f"{len(pieces):,} {'words' if words else 'word pieces'} of {len(files)} sites are in '{out_path}'",
+            soft_wrap=True,
+            markup=False,
         )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import tomli_w
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import grandrounds.algorithms  # noqa: F401  registers them
@@ -24,13 +25,17 @@ from grandrounds.data.partition import SCHEMES
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.contract import Algorithm, make_algorithm
+from grandrounds.federation.learner import Practice
 from grandrounds.federation.payloads import Compression
-from grandrounds.federation.training import Training
+from grandrounds.federation.training import ServerTraining, Training
+from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
-from grandrounds.tasks import TASKS
+from grandrounds.tasks import TASKS, Task
 from grandrounds.tasks.task import UNITS
 
 Paths = str | list[str]
+SHAPES = ("layers", "width", "heads", "pieces", "dropout", "positions", "attention")
+"""Options of [model] that are of the encoder `new`, and the first of a pretrained one, too."""
 
 
 class Section(BaseModel):
@@ -76,8 +81,9 @@ class Model(Section):
     """Word vectors, GloVe text or word2vec binary, for the encoder `words`."""
     vocabulary: str | None = None
     """Whose words `words` knows: "public", the public text's, or "vectors", the vectors', which is the default where
-    there are any. For `new`, "public", a file of word pieces, one a line, or in a simulation "sites": pieces learnt
-    from what sites count, as `grandrounds vocabulary` does between hosts."""
+    there are any; for `new`, "public". For both also a file of words or word pieces, one a line, or in a simulation
+    "sites": learnt from what sites count, as `grandrounds vocabulary` does between hosts. For a pretrained encoder in
+    masked_lm, whose text tells a new head how common its word pieces are: "public", or in a simulation "sites"."""
     vocabulary_documents: int = Field(5, ge=1)
     """With "sites": a string is counted that so many of a site's documents have."""
     most_words: int = Field(50_000, ge=100)
@@ -85,9 +91,9 @@ class Model(Section):
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Instead of the encoder's own; 0 saves up to 40% of a step on a CPU, where dropping out attention is slow."""
     layers: int | None = Field(None, ge=1)
-    """Of the encoder `new`, as are the next six; by default 4."""
+    """Of the encoder `new`, by default 4; of a pretrained one the first so many, by default all."""
     width: int | None = Field(None, ge=8)
-    """By default 256."""
+    """Of the encoder `new`, as are the next five; by default 256."""
     heads: int | None = Field(None, ge=1)
     """By default one for 64 of the width."""
     pieces: int | None = Field(None, ge=100)
@@ -120,6 +126,10 @@ class Model(Section):
                 if key.startswith("lora_") and getattr(self, key) != field.default:
                     raise ConfigError(f"model.{key} is for adapters: set model.parameter_efficient = 'lora' too")
         return self
+
+    def of_a_site(self) -> Model:
+        """For an encoder of a site's own: shapes are the federation's encoder's."""
+        return self.model_copy(update=dict.fromkeys(SHAPES))
 
     def lora(self) -> Lora | None:
         if self.parameter_efficient == "off":
@@ -195,6 +205,7 @@ class Config(Section):
     sites: dict[str, SiteSection] = Field(default_factory=dict)
     model: Model = Model()
     training: Training = Training()
+    server: ServerTraining = ServerTraining()
     federation: Rounds = Rounds()
     algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedavg"})
     compare: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -281,6 +292,24 @@ class Config(Section):
         except ValidationError as error:
             raise explained(error, Training, f"sites.{name}.training.") from error
 
+    def server_training(self) -> Training:
+        """How the server trains: as sites do, but for [server] and what the algorithm's paper has."""
+        algorithm = self.make_algorithm()
+        own = {} if algorithm.server_epochs is None else {"epochs": algorithm.server_epochs}
+        return self.server.over(self.training.model_copy(update=own))
+
+    def practice(
+        self,
+        task: Task,
+        encoder: Encoder,
+        device: torch.device,
+        training: Training | None = None,
+        start: Path | None = None,
+    ) -> Practice:
+        """How learners work; `training` is a site's own."""
+        sites = self.training if training is None else training
+        return Practice(task, encoder, sites, self.server_training(), self.federation.rounds, self.seed, device, start)
+
     def task_options(self) -> Any:
         return self._task_options(self.task, "task.")
 
@@ -336,8 +365,15 @@ class Config(Section):
                 f"data.mask_overlap hides mentions from those who look for them, and '{task.name}' is given them: "
                 f"take task.name = {others}"
             )
-        if algorithm.needs_public() and self.data.public == 0:
+        if self.needs_public and self.data.public == 0:
             raise ConfigError(f"'{algorithm.name}' needs the server's public set: set data.public to a share or a file")
+        if self.server.epochs == 0 and algorithm.server_epochs != 0 and algorithm.trains_server:
+            raise ConfigError(f"server.epochs = 0: '{algorithm.name}' learns at the server; give 1 or more")
+        if self.server.epochs is not None and not algorithm.trains_server:
+            raise ConfigError(
+                f"server.epochs has no effect: the server of '{algorithm.name}' does not train on its public set; "
+                "leave it out"
+            )
         if self.federation.keep_models and algorithm.personal:
             raise ConfigError(
                 f"federation.keep_models is of a model for all, and '{algorithm.name}' leaves each site with its own: "
@@ -352,16 +388,25 @@ class Config(Section):
         if not algorithm.public_at_sites and any(site.poisoned for site in self.sites.values()):
             raise ConfigError(f"sites poison predictions, and '{algorithm.name}' has none; try feded")
 
+    @property
+    def needs_public(self) -> bool:
+        """Whether the server must have a public set."""
+        algorithm = self.make_algorithm()
+        return algorithm.public_at_sites or (algorithm.trains_server and self.server_training().epochs > 0)
+
     def digest(self) -> str:
         return sha256(json.dumps(self.decisive(), sort_keys=True).encode()).hexdigest()
 
     def decisive(self) -> dict[str, Any]:
-        """All that the result depends on: not how many processes compute it, nor how long it may go on."""
+        """All that the result depends on: not how many processes compute it, nor how long it may go on,
+        unless learning rates follow a schedule."""
         content = self.complete()
         for key in ("workers", "compare"):
             content.pop(key)
-        for key in ("rounds", "checkpoint_every", "keep_models", "deadline", "absence"):
+        for key in ("checkpoint_every", "keep_models", "deadline", "absence"):
             content["federation"].pop(key)
+        if not self.training.needs_end:
+            content["federation"].pop("rounds")
         return content
 
     def complete(self) -> dict[str, Any]:
@@ -378,13 +423,27 @@ class Config(Section):
 
 def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
     """The config in a TOML file, after `section.key=value` overrides."""
+    return make_config(_read(path), dict(parse_override(text) for text in overrides))
+
+
+def read_settings(config: Config, path: Path) -> Config:
+    """The config with the [compare.<name>] tables of another file, which outweigh its own."""
+    given = _read(path)
+    if given.keys() != {"compare"} or not isinstance(given["compare"], dict):
+        raise ConfigError(f"'{path}' must hold [compare.NAME] tables and nothing else, as a search's chosen.toml does")
+    content = config.model_dump(exclude_none=True)
+    for name, own in given["compare"].items():
+        content["compare"][name] = {**content["compare"].get(name, {}), **own}
+    return make_config(content)
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"there is no config '{path}'; check the path") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"config '{path}' can't be read: {error}") from error
-    return make_config(content, dict(parse_override(text) for text in overrides))
 
 
 def make_config(content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Config:

@@ -55,7 +55,7 @@ from grandrounds.federation.keys import (
     public_bytes,
     read_public,
 )
-from grandrounds.federation.learner import Practice, Split
+from grandrounds.federation.learner import Split
 from grandrounds.federation.payloads import PublicSet
 from grandrounds.tasks import TASKS
 from grandrounds.tasks.task import Task, no_example
@@ -226,8 +226,8 @@ def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
     folder.mkdir(parents=True, exist_ok=True)
     texts = [task.text(examples[row]) for row in rows.get("public", [])]
     encoder = find_encoder(resolved(config.model.encoder, base), config.model, base, task, texts, folder)
-    practice = Practice(task, encoder, config.training, config.seed, find_device(config.device))
-    splits = server_splits(task, task.features(examples, encoder), rows, public) if examples else {}
+    practice = config.practice(task, encoder, find_device(config.device))
+    splits = server_splits(task, examples, task.features(examples, encoder), rows, public) if examples else {}
     made = write_terms(
         folder,
         config,
@@ -266,7 +266,7 @@ def server_ground(config: Config, base: Path, terms: Terms) -> Ground:
     practice = terms.practice(config.training, find_device(config.device))
     splits: Mapping[str, Split] = {}
     if examples:
-        splits = server_splits(terms.task, terms.task.features(examples, terms.encoder), rows, public)
+        splits = server_splits(terms.task, examples, terms.task.features(examples, terms.encoder), rows, public)
     model = practice.initial_model()
     manifest = manifest_of(model, config.make_algorithm())
     expected = expected_of(model, manifest, terms.task, terms.public)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +16,27 @@ from torch import nn
 
 from grandrounds.data.partition import SiteRow
 from grandrounds.errors import ConfigError, DataError
-from grandrounds.experiment.config import Config, Model, Paths
+from grandrounds.experiment.config import SHAPES, Config, Model, Paths
 from grandrounds.federation.contract import Algorithm
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.learner import Practice, Server, Split
 from grandrounds.federation.payloads import Expected, PublicSet
+from grandrounds.federation.rows import table_names
 from grandrounds.federation.state import unfrozen
 from grandrounds.models.encoder import Encoder, Size
-from grandrounds.models.word_pieces import read_usage, usage_beside, write_pieces
+from grandrounds.models.word_pieces import (
+    INSIDE,
+    SPECIAL,
+    count_strings,
+    read_pieces,
+    read_usage,
+    usage_beside,
+    write_pieces,
+    write_words,
+)
 from grandrounds.tasks import Task
-from grandrounds.tasks.task import Features
+from grandrounds.tasks.masked_lm import MaskedLM
+from grandrounds.tasks.task import Example, Features
 
 
 @dataclass(frozen=True)
@@ -48,22 +60,35 @@ class Ground:
         return self.at_sites | self.splits.keys()
 
 
-def split_of(task: Task, features: Features, examples: NDArray[np.int64], part: str) -> Split:
+def documents_of(
+    task: Task, features: Features, rows: NDArray[np.int64], examples: Sequence[Example]
+) -> NDArray[np.int64]:
+    """The document of each row of what was made of these examples."""
+    return np.array([examples[i].document for i in task.examples_of(features, rows).tolist()], dtype=np.int64)
+
+
+def split_of(
+    task: Task, features: Features, examples: NDArray[np.int64], part: str, all_examples: Sequence[Example]
+) -> Split:
     """These examples' rows; DataError where nothing of them can be read, which else would show after the training."""
     rows = task.rows(features, examples)
     if not len(rows):
         raise DataError(f"of the {part} data no row can be made for {task.name}: give other documents")
-    return Split(features, rows)
+    return Split(features, rows, documents=documents_of(task, features, rows, all_examples))
 
 
 def server_splits(
-    task: Task, features: Features, served: Mapping[str, Sequence[int]], public: PublicSet | None
+    task: Task,
+    examples: Sequence[Example],
+    features: Features,
+    served: Mapping[str, Sequence[int]],
+    public: PublicSet | None,
 ) -> dict[str, Split]:
-    """The server's data, by the examples that each part has."""
+    """The server's data, by which of the examples each part has."""
     splits = {
-        part: split_of(task, features, np.array(examples, dtype=np.int64), part)
-        for part, examples in served.items()
-        if examples
+        part: split_of(task, features, np.array(rows, dtype=np.int64), part, examples)
+        for part, rows in served.items()
+        if rows
     }
     if public is not None:
         splits["public"] = replace(splits["public"], digest=public.digest)
@@ -81,7 +106,8 @@ def expected_of(
 ) -> Expected:
     counters = frozenset(name for name, value in model.state_dict().items() if not value.is_floating_point())
     trained = frozenset(name for name, p in model.named_parameters() if name in manifest and p.requires_grad)
-    return Expected(manifest, len(task.labels), public, integers=counters, trained=trained)
+    tables = frozenset(table_names(model)) & manifest.keys()
+    return Expected(manifest, len(task.labels), public, integers=counters, trained=trained, tables=tables)
 
 
 def resolved(encoder: str, base: Path) -> str:
@@ -93,7 +119,10 @@ LEARNT = ("tiny", "words", "new")
 """Encoders whose vocabulary comes from the public text, or from a file of vectors or word pieces."""
 PIECES = "pieces.txt"
 """In a run's vocabulary/: what was learnt from the sites, or the file that was named; and how often pieces are used."""
-OF_NEW = ("layers", "width", "heads", "pieces", "dropout", "positions", "attention")
+Counting = Callable[[Sequence[str], int], Mapping[str, int]]
+"""What of documents is counted, if at least so many have it."""
+Counted = Callable[[Counting], Mapping[str, int]]
+"""What sites count so, summed."""
 
 
 def find_encoder(
@@ -103,14 +132,17 @@ def find_encoder(
     task: Task,
     public: Sequence[str],
     folder: Path,
-    counted: Callable[[], Mapping[str, int]] | None = None,
+    counted: Counted | None = None,
 ) -> Encoder:
     """A vocabulary is learnt once a run: workers and resumed runs find it in the run folder. `counted` is what sites
     count, where that can be asked for."""
     vectors = None if model.vectors is None else base / model.vectors
-    _check_options(name, model)
+    _check_options(name, model, task)
     if name not in LEARNT:
         found = Encoder.find(name, task.markers)
+        found = found if model.layers is None else found.first_layers(model.layers)
+        if model.vocabulary is not None:
+            found = replace(found, usage=_usage(found, model, public, counted))
     else:
         learnt, part = folder / "vocabulary" / name, folder / f".vocabulary.{name}.part"
         if not learnt.exists():
@@ -120,6 +152,11 @@ def find_encoder(
                 if model.vocabulary == "sites":
                     pieces = _learnt_from(counted, model, learnt.parent)
                 made = Encoder.new(size, public, pieces, task.markers)
+            elif name == "words" and model.vocabulary not in (None, "public", "vectors"):
+                path = base / model.vocabulary
+                if model.vocabulary == "sites":
+                    path = _learnt_from(counted, model, learnt.parent)
+                made = Encoder.find(name, task.markers, vectors=vectors, words=_read_words(path))
             else:
                 words = None if vectors is None or model.vocabulary == "public" else model.most_words
                 made = Encoder.find(name, task.markers, public, vectors, words)
@@ -134,17 +171,22 @@ def find_encoder(
     return replace(found, lora=model.lora())
 
 
-def _check_options(name: str, model: Model) -> None:
+def _check_options(name: str, model: Model, task: Task) -> None:
     """ConfigError where the config says of an encoder what only another has."""
-    for key in OF_NEW:
-        if name != "new" and getattr(model, key) is not None:
-            raise ConfigError(f"model.{key} is for model.encoder = 'new'; another has its own")
+    for key in SHAPES:
+        if name != "new" and getattr(model, key) is not None and not (key == "layers" and name not in LEARNT):
+            fitting = "'new' or a pretrained one" if key == "layers" else "'new'"
+            raise ConfigError(f"model.{key} is for model.encoder = {fitting}; another has its own")
     if name != "words" and model.vectors is not None:
         raise ConfigError("model.vectors is for model.encoder = 'words'; another has its own")
-    if name not in ("words", "new") and model.vocabulary is not None:
+    if name not in LEARNT and task.name == MaskedLM.name:
+        if model.vocabulary not in (None, "public", "sites"):
+            raise ConfigError(
+                f"model.vocabulary = '{model.vocabulary}': encoder '{name}' keeps its own word pieces; 'public' or "
+                "'sites' says whose text tells how common they are"
+            )
+    elif name not in ("words", "new") and model.vocabulary is not None:
         raise ConfigError("model.vocabulary is for model.encoder = 'words' or 'new'; another has its own")
-    if name == "words" and model.vocabulary not in (None, "public", "vectors"):
-        raise ConfigError(f"model.vocabulary = '{model.vocabulary}': for 'words' it is 'public' or 'vectors'")
     if model.vocabulary == "vectors" and model.vectors is None:
         raise ConfigError("model.vocabulary = 'vectors' needs a file of them: give model.vectors")
 
@@ -169,20 +211,60 @@ def _file_of_pieces(model: Model, base: Path, folder: Path) -> Path | None:
     return path
 
 
-def _learnt_from(counted: Callable[[], Mapping[str, int]] | None, model: Model, folder: Path) -> Path:
+def _learnt_from(counted: Counted | None, model: Model, folder: Path) -> Path:
     """Word pieces as a file, with how often each is used."""
     if counted is None:
         raise ConfigError(
             "model.vocabulary = 'sites' is for simulations; between hosts sites count with 'grandrounds vocabulary "
             "count', the coordinator merges, and model.vocabulary is the file that comes out"
         )
-    counts = counted()
+    whole = partial(count_strings, whole=model.encoder == "words")
+    counts = _enough(counted(whole), model)
+    folder.mkdir(parents=True, exist_ok=True)
+    if model.encoder == "words":
+        write_words(folder / PIECES, counts, model.most_words)
+    else:
+        write_pieces(folder / PIECES, counts, _size(model).pieces)
+    return folder / PIECES
+
+
+def _read_words(path: Path) -> list[str]:
+    """A word a line, as 'grandrounds vocabulary merge --words' writes them."""
+    try:
+        words = [word for word in read_pieces(path) if word and word not in SPECIAL]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"model.vocabulary: '{path}' can't be read ({error})") from error
+    if not words or any(word.startswith(INSIDE) or len(word.split()) != 1 for word in words):
+        raise ConfigError(
+            f"model.vocabulary: '{path}' must have a whole word a line for model.encoder = 'words'; make it with "
+            "'grandrounds vocabulary count --words' and 'merge --words'"
+        )
+    return words
+
+
+def _usage(encoder: Encoder, model: Model, public: Sequence[str], counted: Counted | None) -> torch.Tensor:
+    """[word embeddings]: how often each word piece of a pretrained encoder occurs at sites or in public text."""
+    if model.vocabulary == "public":
+        counts: Mapping[str, int] = encoder.count_pieces(public, least=1)
+        if not counts:
+            raise ConfigError("model.vocabulary = 'public' counts word pieces of the public set: raise data.public")
+    elif counted is None:
+        raise ConfigError(
+            "model.vocabulary = 'sites' is for simulations; between hosts set model.vocabulary = 'public', or leave it "
+            "out"
+        )
+    else:
+        counts = _enough(counted(encoder.count_pieces), model)
+    usage = torch.zeros(encoder.config.vocab_size)
+    usage[encoder.tokenizer.convert_tokens_to_ids(list(counts))] = torch.tensor([*counts.values()], dtype=usage.dtype)
+    return usage
+
+
+def _enough(counts: Mapping[str, int], model: Model) -> Mapping[str, int]:
     if not counts:
         least = model.vocabulary_documents
         raise ConfigError(f"no string is in {least} documents of a site; lower model.vocabulary_documents")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_pieces(folder / PIECES, counts, _size(model).pieces)
-    return folder / PIECES
+    return counts
 
 
 def warmed_up(config: Config, practice: Practice, splits: Mapping[str, Split], folder: Path) -> Practice:

@@ -129,7 +129,7 @@ def read_holding(
         if not examples:
             raise no_example(task, f"the {part} data hold", left)
         features = task.features(examples, practice.encoder)
-        splits[part] = split_of(task, features, np.arange(len(examples)), part)
+        splits[part] = split_of(task, features, np.arange(len(examples)), part, examples)
         if part == "train":
             counted.update(label for example in examples for label in task.answers(example))
             counts |= {"examples": len(examples), "notes": len({example.document for example in examples})}

@@ -24,6 +24,7 @@ from grandrounds.experiment.checkpoints import Checkpoints, Progress
 from grandrounds.experiment.config import Config
 from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.ground import Ground
+from grandrounds.experiment.provenance import provenance
 from grandrounds.experiment.simulation import Simulation, prepare
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Cohort, Registration
@@ -38,10 +39,13 @@ from grandrounds.federation.coordinator import (
 from grandrounds.federation.exchange import Transport
 from grandrounds.federation.host import Host
 from grandrounds.federation.in_process import InProcess
-from grandrounds.federation.learner import VALIDATION, Server
+from grandrounds.federation.learner import VALIDATION, Server, save_outcomes
 from grandrounds.federation.seeds import generator
 from grandrounds.federation.workers import Workers
 from grandrounds.tasks.saved import save_model
+
+COUNTED = ("steps", "examples", "server_steps", "server_examples", "bytes_up", "bytes_down")
+"""What rounds add up to: the work of sites and server together, the server's part of it, and what travelled."""
 
 
 class Watcher(Protocol):
@@ -134,6 +138,7 @@ class Conduct:
             watch=watcher.answered,
         )
         self.progress = Progress()
+        self.provenance = provenance()
 
     def go(self) -> dict[str, Any]:
         rounds = self.config.federation
@@ -185,6 +190,8 @@ class Conduct:
             self.server.restore(before)
             self.ledger.versions = versions
             self.watcher.say(abandoned)
+        answered = [site for site in chosen if site.site not in cohort.traffic.lost]
+        diagnostics = self._diagnose(answered, round) if abandoned is None else {}
         self.progress = replace(self.progress, round=round)
         last = round == self.config.federation.rounds
         scores, better = {}, False
@@ -199,7 +206,10 @@ class Conduct:
             "abandoned": abandoned is not None,
             "bytes_up": cohort.traffic.bytes_up,
             "bytes_down": cohort.traffic.bytes_down,
+            **(cohort.traffic.work + self.server.work)._asdict(),
+            **{f"server_{what}": number for what, number in self.server.work._asdict().items()},
             **scores,
+            **({"diagnostics": diagnostics} if diagnostics else {}),
         }
         metrics["seconds"] = round_to(time.perf_counter() - began, 4)
         # First the metrics: a resumed run forgets those after its checkpoint, and could not make up for missing ones.
@@ -217,6 +227,15 @@ class Conduct:
 
     def _cohort(self, sites: list[Registration], round: int, read_only: bool = False) -> RoundCohort:
         return self.federation.cohort(sites, round, read_only)
+
+    def _diagnose(self, answered: list[Registration], round: int) -> dict[str, float]:
+        """What was trained is good whether or not sites tell how it went."""
+        cohort = self._cohort(answered, round, read_only=True)
+        try:
+            return dict(self.algorithm.diagnose(self.server, cohort))
+        except AbandonedError:
+            self.watcher.say(f"no diagnostics of round {round}: too few sites gave them")
+            return {}
 
     def _evaluate(self, round: int) -> dict[str, Any]:
         wanted = [split for split in self.config.federation.evaluate_on if split in self.ground.scored]
@@ -280,7 +299,7 @@ class Conduct:
             self.ledger.versions = dict(best.versions)
 
     def _conclude(self) -> dict[str, Any]:
-        last = self.progress.round
+        last, self.server.outcomes = self.progress.round, {}
         scores = self._scores((split for split in ("validation", "test") if split in self.ground.scored), last)
         result = self._result(scores)
         if self.algorithm.personal:
@@ -289,6 +308,7 @@ class Conduct:
             everyone.finish()
         else:
             self._save(self.folder.path / "model", model_card(self.config, result))
+            save_outcomes(self.server, self.folder.path)
         result["audit_head"] = self.audit.head  # saving models was logged too
         self.folder.finish(result)
         self.audit.close()
@@ -319,6 +339,7 @@ class Conduct:
             "test": scores.get("test"),
             "validation": scores.get("validation"),
             "seconds": round_to(sum(line["seconds"] for line in history), 3),
+            **{what: sum(line[what] for line in history) for what in COUNTED},
             "bytes_up_per_site_round": round_to(sum(line["bytes_up"] for line in history) / asked, 1),
             "bytes_down_per_site_round": round_to(sum(line["bytes_down"] for line in history) / asked, 1),
             "peak_memory_mb": peak_memory_mb(),
@@ -326,6 +347,7 @@ class Conduct:
             "left_out": list(self.ground.left_out),
             "notes": dict(self.ground.notes),
             "audit_head": self.audit.head,
+            **self.provenance,
         }
 
 

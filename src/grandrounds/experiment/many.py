@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -32,17 +32,21 @@ class Arm:
 
 def arms_of(config: Config, algorithms: Sequence[str], seeds: Sequence[int], out: Path) -> list[Arm]:
     """An arm for each algorithm and seed; `[compare.<name>]` of the config may say what is different in one."""
-    made = []
-    for name in algorithms:
-        own = dict(config.compare.get(name, {}))
-        algorithm = str(own.pop("algorithm.name", name))
-        content = config.model_dump(exclude_none=True)
-        if content["algorithm"]["name"] != algorithm:
-            content["algorithm"] = {"name": algorithm}
-        for seed in seeds:
-            arm = make_config(content, {**own, "seed": seed})
-            made.append(Arm(name, arm, out / (name if len(seeds) == 1 else f"{name}-seed{seed}")))
-    return made
+    return [
+        Arm(name, arm_config(config, name, {"seed": seed}), out / (name if len(seeds) == 1 else f"{name}-seed{seed}"))
+        for name in algorithms
+        for seed in seeds
+    ]
+
+
+def arm_config(config: Config, name: str, changes: Mapping[str, Any]) -> Config:
+    """The config of the arm of that name, with these changes."""
+    own = dict(config.compare.get(name, {}))
+    algorithm = str(own.pop("algorithm.name", name))
+    content = config.model_dump(exclude_none=True)
+    if content["algorithm"]["name"] != algorithm:
+        content["algorithm"] = {"name": algorithm}
+    return make_config(content, {**own, **changes})
 
 
 def run_arms(

@@ -23,7 +23,9 @@ from grandrounds.data.partition import Partition, SiteRow, Unit, partition, shar
 from grandrounds.errors import ConfigError, DataError, unknown
 from grandrounds.experiment.config import Config, SiteSection
 from grandrounds.experiment.ground import (
+    Counting,
     Ground,
+    documents_of,
     expected_of,
     find_device,
     find_encoder,
@@ -41,7 +43,7 @@ from grandrounds.federation.policy import Policy
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.shelf import Shelf
 from grandrounds.federation.training import Training
-from grandrounds.models.word_pieces import by_person, count_strings
+from grandrounds.models.word_pieces import by_person
 from grandrounds.tasks import TASKS, Task
 from grandrounds.tasks.task import Features, no_example, without_patient
 
@@ -114,7 +116,8 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         # The public set is the server's: a site gets it as the federation sends it.
         held = {part: split for part, split in theirs.splits.items() if part != "public"}
         for part, held_rows in {"train": members, **rows.at(name)}.items():
-            held[part] = Split(theirs.features, task.rows(theirs.features, np.array(held_rows, dtype=np.int64)))
+            made = task.rows(theirs.features, np.array(held_rows, dtype=np.int64))
+            held[part] = Split(theirs.features, made, documents=documents_of(task, theirs.features, made, examples))
         residents[name] = Resident(registration, held, theirs.practice, _policy(about, config, base), about.poisoned)
     if len(task.labels) > 1:
         _note_single_class(table, notes)
@@ -195,27 +198,29 @@ class _Schools:
         kind, options = TASKS[self._config.task["name"]], self._config.task_options_at(name)
         task = kind.of(options, [corpora.annotated[i] for i in learnt]).at(self._base)
         found = {(held[e.document], e.sentence): e for e in task.examples([documents[i] for i in held])[0]}
-        features = task.features([found[place] for place in places], like.practice.encoder)
-        ends = np.cumsum([0, *map(len, rows.values())])
-        splits = {
-            part: Split(features, task.rows(features, np.arange(a, b)))
-            for part, a, b in zip(rows, ends, ends[1:], strict=False)
-        }
+        examples = [found[place] for place in places]
+        features = task.features(examples, like.practice.encoder)
+        ends, splits = np.cumsum([0, *map(len, rows.values())]), {}
+        for part, a, b in zip(rows, ends, ends[1:], strict=False):
+            made = task.rows(features, np.arange(a, b))
+            splits[part] = Split(features, made, documents=documents_of(task, features, made, examples))
         return _School(replace(like.practice, task=task, drawn=task.label_parts), features, splits)
 
     def _make(self, name: str) -> _School:
         config, task, rows = self._config, self._task, self._rows
         texts = [task.text(self._examples[row]) for row in rows.public]
-        encoder = find_encoder(name, config.model, self._base, task, texts, self._folder, self._counted)
+        own = name == resolved(config.model.encoder, self._base)
+        model = config.model if own else config.model.of_a_site()
+        encoder = find_encoder(name, model, self._base, task, texts, self._folder, self._counted)
         features = task.features(self._examples, encoder)
-        practice = Practice(task, encoder, config.training, config.seed, find_device(config.device))
+        practice = config.practice(task, encoder, find_device(config.device))
         served = {"public": rows.public, "validation": rows.validation, "test": rows.test}
-        splits = server_splits(task, features, served, self._public)
-        if name == resolved(config.model.encoder, self._base):
+        splits = server_splits(task, self._examples, features, served, self._public)
+        if own:
             practice = warmed_up(config, practice, splits, self._folder)
         return _School(practice, features, splits)
 
-    def _counted(self) -> Mapping[str, int]:
+    def _counted(self, count: Counting) -> Mapping[str, int]:
         """What sites would upload for a vocabulary, summed: strings that enough of a site's documents have."""
         least, total = self._config.model.vocabulary_documents, Counter[str]()
         for name, rows in sorted(self._rows.dealt.sites.items()):
@@ -224,7 +229,7 @@ class _Schools:
                 texts.setdefault(self._examples[row].document, []).append(self._task.text(self._examples[row]))
             owners = (self._documents[i].attributes.get("patient") for i in texts)
             joined = by_person(zip(owners, map("\n".join, texts.values()), strict=True))
-            packed = VocabularyCounts(least, count_strings(joined, least)).pack("fp32")
+            packed = VocabularyCounts(least, count(joined, least)).pack("fp32")
             about = self._config.site(name)
             if about.policy or self._config.federation.policy:
                 _policy(about, self._config, self._base).check(packed)
@@ -395,7 +400,7 @@ class _Rows:
 
     def training(self, config: Config, examples: Sequence[Any], corpora: _Corpora) -> list[Document]:
         """The documents that sites train on, and the server's where it trains."""
-        served = self.public if config.model.warm_up or config.make_algorithm().needs_public() else []
+        served = self.public if config.model.warm_up or config.needs_public else []
         held = {examples[row].document for rows in (*self.dealt.sites.values(), served) for row in rows}
         return [corpora.documents[i] for i in sorted(held)]
 

@@ -60,7 +60,7 @@ class Terms:
 
     def practice(self, training: Training, device: torch.device) -> Practice:
         start = self.folder / "model" / "model.safetensors"
-        return Practice(self.task, self.encoder, training, self.config.seed, device, start)
+        return self.config.practice(self.task, self.encoder, device, training, start)
 
     def task_at(self, own: Mapping[str, Any], documents: Iterable[Document]) -> Task:
         """The task of a site whose labels may be its own: those of its documents, but for what it says."""

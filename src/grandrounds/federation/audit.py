@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.exchange import Work
 from grandrounds.federation.files import disk_error
 from grandrounds.federation.payloads import Packed
 
@@ -59,9 +60,13 @@ class Audit:
         return len(data) - len(whole)
 
 
-def log_payload(audit: Audit, where: Mapping[str, Any], direction: str, packed: Packed) -> None:
-    """The line of a payload: the same on both sides, but for its time and its place in the chain."""
-    audit.write(**where, direction=direction, kind=packed.kind, bytes=packed.nbytes, digest=packed.digest)
+def log_payload(
+    audit: Audit, where: Mapping[str, Any], direction: str, packed: Packed, work: Work | None = None
+) -> None:
+    """The line of a payload, and of the work that a reply tells of: the same on both sides, but for its time and its
+    place in the chain."""
+    told = {} if work is None else work._asdict()
+    audit.write(**where, direction=direction, kind=packed.kind, bytes=packed.nbytes, digest=packed.digest, **told)
 
 
 def verify(path: Path, head: str | None = None) -> int:

@@ -87,6 +87,10 @@ class Algorithm:
     """Its loss is on what the last layer classifies of each question, and some tasks ask none of a document."""
     needs_bags: ClassVar[bool] = False
     """It chooses among the sentences of a fact, which not every task has bags of."""
+    trains_server: ClassVar[bool] = False
+    """The server trains on its public set, for server.epochs of the config."""
+    server_epochs: ClassVar[int | None] = None
+    """Epochs of it unless the config says; None: as many as sites take."""
     weight_by: ClassVar[str] = "examples"
     """What the paper weighs a mean by, unless federation.weight_by says otherwise."""
 
@@ -98,16 +102,12 @@ class Algorithm:
         """Whether nothing that depends on a label set travels."""
         return False
 
-    def fitted(self, private: Sequence[str]) -> Algorithm:
-        """This algorithm for a task whose model has these parts to keep private by default."""
+    def fitted(self, private: Mapping[str, Sequence[str]]) -> Algorithm:
+        """This algorithm for a task whose model has these parts to keep private, by the name of the split."""
         return self
 
     def check(self, parameters: Collection[str]) -> None:
         """ConfigError where options name what the model does not have."""
-
-    def needs_public(self) -> bool:
-        """Whether the server must have a public set."""
-        return self.public_at_sites
 
     def encodings(self) -> Sequence[Compression]:
         """How its uploads may be compressed."""
@@ -118,6 +118,11 @@ class Algorithm:
 
     def round(self, server: Server, cohort: Cohort) -> None:
         raise NotImplementedError
+
+    def diagnose(self, server: Server, cohort: Cohort) -> Mapping[str, float]:
+        """After a round that was not abandoned: named numbers that show how it went, for its line in metrics.jsonl and
+        the report; asking sites here is read-only."""
+        return {}
 
     def evaluate(self, server: Server, everyone: Cohort, split: str) -> Mapping[str, Counts]:
         """Counts by learner; asking sites here is read-only."""

@@ -14,7 +14,7 @@ from typing import Any
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Algorithm, Cohort, Registration, Reply, declared_kind
-from grandrounds.federation.exchange import Answer, Ask, Transport
+from grandrounds.federation.exchange import Answer, Ask, Transport, Work
 from grandrounds.federation.payloads import Expected, Packed, Payload, PayloadError, PublicSet, unpack
 
 
@@ -29,6 +29,8 @@ class Traffic:
     bytes_up: int = 0
     bytes_down: int = 0
     replies: int = 0
+    work: Work = field(default_factory=Work)
+    """Of the sites, as they tell."""
     lost: dict[str, str] = field(default_factory=dict)
 
 
@@ -173,7 +175,8 @@ class RoundCohort(Cohort):
             self._federation.audit.write(**where, event=answer.lost)
         else:
             self.traffic.bytes_up += answer.packed.nbytes
-            log_payload(self._federation.audit, where, "up", answer.packed)
+            self.traffic.work += answer.work
+            log_payload(self._federation.audit, where, "up", answer.packed, answer.work)
 
 
 def check_registrations(

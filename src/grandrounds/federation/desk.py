@@ -105,7 +105,7 @@ class Desk:
         if answer.packed is None:
             self._audit.write(**ask.where, event=answer.lost)
             return {"answer": answer.note()}, []
-        log_payload(self._audit, ask.where, "up", answer.packed)
+        log_payload(self._audit, ask.where, "up", answer.packed, answer.work)
         return {"answer": answer.note()}, [answer.packed.to_bytes()]
 
     @property

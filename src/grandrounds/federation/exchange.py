@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, Protocol, Self
 
-from grandrounds.federation.payloads import Packed
+from grandrounds.federation.payloads import Packed, PayloadError
 
 Plain = str | int | float | bool
+
+
+class Work(NamedTuple):
+    """What training took: steps of an optimizer, and examples (sentences, documents, rows) that gradients are of."""
+
+    steps: int = 0
+    examples: int = 0
+
+    def __add__(self, other: Work) -> Work:  # type: ignore[override]  # of a tuple it would be a longer one
+        return Work(self.steps + other.steps, self.examples + other.examples)
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ class Ask:
 
     def note(self, put: Callable[[Packed], str | int]) -> dict[str, Any]:
         """JSON of it; each payload goes where `put` says."""
-        note = {field.name: getattr(self, field.name) for field in fields(self)}
+        note = {part.name: getattr(self, part.name) for part in fields(self)}
         note["public_set"] = None if self.public_set is None else put(self.public_set)
         note["message"] = [{"payload": put(part)} if isinstance(part, Packed) else part for part in self.message]
         return note
@@ -72,10 +82,23 @@ class Answer:
     """refused, late, cut off: in one sentence without any of the site's data."""
     lacks_public: bool = False
     """It was refused for want of the public set."""
+    work: Work = field(default_factory=Work)
+    """What training for it took."""
 
     def note(self) -> dict[str, Any]:
         """JSON of all but the payload."""
-        return {"version": self.version, "lost": self.lost, "lacks_public": self.lacks_public}
+        return {"version": self.version, "lost": self.lost, "lacks_public": self.lacks_public, "work": [*self.work]}
+
+    @classmethod
+    def of(cls, site: str, packed: Packed | None, note: Mapping[str, Any]) -> Self:
+        """The answer of a note; PayloadError where it is none."""
+        version, lost, lacks_public, work = (note[key] for key in ("version", "lost", "lacks_public", "work"))
+        plain = version is None or isinstance(version, str), lost is None or isinstance(lost, str)
+        if not all(plain) or (packed is None) != (lost is not None):
+            raise PayloadError("an answer is a payload, or a reason why there is none")
+        if len(work) != len(Work._fields) or not all(type(number) is int and number >= 0 for number in work):
+            raise PayloadError("the work of an answer is a number of steps and a number of examples")
+        return cls(site, packed, version, lost, bool(lacks_public), Work(*work))
 
     @property
     def considered(self) -> bool:

@@ -17,6 +17,7 @@ from grandrounds.federation.learner import Practice, Site, Split
 from grandrounds.federation.payloads import Compression, Expected, Packed, Predictions, unpack
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
+from grandrounds.federation.rows import Tables
 from grandrounds.federation.shelf import MissingPublicError, Shelf
 
 NO_SECRET = b"sites that are simulated have nothing to hide from each other"
@@ -53,21 +54,21 @@ class Host:
         self._algorithm, self._residents, self._expected = algorithm, residents, expected
         self._working = dict(working or {})
         self._starts: dict[str, Mapping[str, Tensor]] = {}
+        self._tables: dict[str, Tables] = {}
         self._private, self._compression, self._config, self._models = private, compression, config, models
 
     def answer(self, ask: Ask) -> Answer:
         """Run the method; a refusal is an answer, any other exception is a bug and stops the run."""
         try:
-            packed, version = self._run(ask)
+            return self._run(ask)
         except (RefusalError, MissingVersionError) as refusal:
             lacks_public = isinstance(refusal, MissingPublicError)
             return Answer(ask.site, lost=f"refused: {refusal}", lacks_public=lacks_public)
-        return Answer(ask.site, packed, version)
 
     def flush(self) -> None:
         self._private.flush()
 
-    def _run(self, ask: Ask) -> tuple[Packed, str | None]:
+    def _run(self, ask: Ask) -> Answer:
         if ask.config != self._config:
             raise RefusalError("the shared config at this site is another one")
         if make_algorithm(ask.algorithm, ask.options) != self._algorithm:
@@ -87,6 +88,7 @@ class Host:
             round=ask.round,
             exchange=ask.exchange,
             secret=self._secret,
+            tables=self._tables.setdefault(resident.practice.model_key, Tables(lambda: self._start(resident.practice))),
         )
         method = site_method(self._algorithm, ask.method)
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
@@ -100,7 +102,7 @@ class Host:
             version = ask.commit
             self._private.write(ask.site, version, {**private, **site.kept})
         self._private.retain(ask.site, {v for v in (ask.start, version, *ask.needed) if v is not None})
-        return packed, version
+        return Answer(ask.site, packed, version, work=site.work)
 
     def _splits(self, resident: Resident, ask: Ask) -> Mapping[str, Split]:
         if not ask.public:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -20,11 +21,15 @@ from torch import Tensor, nn
 
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.eight_bits import Form
+from grandrounds.federation.exchange import Work
+from grandrounds.federation.files import write_whole
 from grandrounds.federation.payloads import LabelCounts, Parameters, Predictions
 from grandrounds.federation.policy import RefusalError
+from grandrounds.federation.rows import Tables, table_names
 from grandrounds.federation.seeds import derive, generator, global_seed
 from grandrounds.federation.state import Flat, Stateful, copy_into, flatten, put_back, rebuild, state_of, unfrozen
 from grandrounds.federation.training import Training, make_optimizer, step
+from grandrounds.metrics.outcomes import OUTCOMES, Outcomes, Record, to_bytes
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import check_adapted
 from grandrounds.tasks.batching import PerRow, autocast, infer, predict_logits, training_batches
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
     from grandrounds.federation.contract import Registration
 
 Loss = Callable[[nn.Module, Any], Tensor]
-VALIDATION = "validation"
+VALIDATION, TEST = "validation", "test"
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class Split:
     rows: NDArray[np.int64]
     digest: str = ""
     """Of the public set: what a site and the server compare to know that they hold the same one."""
+    documents: NDArray[np.int64] | None = None
+    """The document of each row, in the order of the corpus; None: each row is by itself."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -63,6 +70,11 @@ class Practice:
     task: Task
     encoder: Encoder
     training: Training
+    """At a site."""
+    server: Training
+    """At the server."""
+    rounds: int
+    """Of the whole run: where schedules end."""
     seed: int
     device: torch.device
     start: Path | None = None
@@ -97,10 +109,18 @@ class Learner:
         self.who, self.practice, self.round, self.exchange = who, practice, round, exchange
         self._splits = splits
         self._trainings = 0
+        self.work = Work()
+        """Done since this learner was asked, or since the server began the round."""
+        self.outcomes: dict[str, Outcomes] | None = None
+        """By split, once it is a dict: then `counts` keeps there what its counts are made of."""
 
     @property
     def model(self) -> nn.Module:
         raise NotImplementedError
+
+    @property
+    def training(self) -> Training:
+        return self.practice.training
 
     def load(self, parameters: Parameters) -> None:
         """Take these weights; names that are not given keep theirs."""
@@ -130,14 +150,17 @@ class Learner:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.model.train()
         with global_seed(*self._purpose("dropout", self._trainings)):
-            for epoch in range(self.practice.training.epochs if epochs is None else epochs):
+            epochs = self.training.epochs if epochs is None else epochs
+            steps, taken = epochs * ceil(len(lengths) / self.training.batch_size), 0
+            for epoch in range(epochs):
                 order = self.seeded("order", self._trainings, epoch)
                 seen = self._drawn(chosen, derive(*self._purpose("drawn", self._trainings, epoch)))
-                for batch in training_batches(lengths, self.practice.training.batch_size, order):
+                for batch in training_batches(lengths, self.training.batch_size, order):
                     places = batch if bags is None else np.concatenate([bags[i] for i in batch])
-                    self._step(loss, seen, rows[places], optimizer, parameters)
+                    taken += 1
+                    self._step(loss, seen, rows[places], optimizer, parameters, taken / steps)
         self.model.eval()
-        if own and self.practice.training.optimizer_state == "keep":
+        if own and self.training.optimizer_state == "keep":
             self._keep_optimizer(optimizer)
 
     def _step(
@@ -147,31 +170,39 @@ class Learner:
         rows: NDArray[np.int64],
         optimizer: torch.optim.Optimizer,
         parameters: Sequence[nn.Parameter],
+        done: float,
     ) -> None:
         batch = self._batch(split, rows)
+        self.work += Work(examples=len(rows))
         optimizer.zero_grad(set_to_none=True)
         with autocast(self.practice.device):
             value = loss(self.model, batch)
-        value.backward()  # type: ignore[no-untyped-call]  # untyped in torch
-        if self.practice.training.clip_norm:
-            _clip(parameters, self.practice.training.clip_norm)
-        step(optimizer, self.practice.training.warmup_steps)
+        value.backward()
+        self._clipped_step(optimizer, parameters, done)
+
+    def _clipped_step(self, optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], done: float) -> None:
+        self.work += Work(steps=1)
+        if self.training.clip_norm:
+            _clip(parameters, self.training.clip_norm)
+        # Before round 1 there is no run to be far into.
+        progress = (self.round - 1 + done) / self.practice.rounds
+        step(optimizer, self.training.height(progress) if self.round else 1.0)
 
     def backward(self, batch: Any, *purpose: str | int) -> None:
         """The gradient of a batch's loss, left in the model; dropout is drawn for that purpose."""
+        self.work += Work(examples=len(batch.index))
         self.model.train()
         self.model.zero_grad(set_to_none=True)
         with global_seed(*self._purpose("dropout", *purpose)), autocast(self.practice.device):
             value = self.practice.task.loss(self.model, batch)
-        value.backward()  # type: ignore[no-untyped-call]  # untyped in torch
+        value.backward()
         self.model.eval()
 
-    def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """With the gradients that are there, no longer than training.clip_norm."""
+    def step(self, optimizer: torch.optim.Optimizer, done: float) -> None:
+        """With the gradients that are there, no longer than training.clip_norm; `done` is the share of the round that
+        ends with this step."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if self.practice.training.clip_norm:
-            _clip(parameters, self.practice.training.clip_norm)
-        step(optimizer, self.practice.training.warmup_steps)
+        self._clipped_step(optimizer, parameters, done)
 
     def logits(self, split: str) -> NDArray[np.float32]:
         """[rows of the split, classes], without dropout."""
@@ -198,6 +229,9 @@ class Learner:
         logits = self.logits(split)
         if split == VALIDATION:
             logits = task.calibrate(self.model, logits, chosen.features, chosen.rows)
+        if self.outcomes is not None:
+            units = np.arange(len(chosen)) if chosen.documents is None else chosen.documents
+            self.outcomes[split] = task.outcomes(logits, chosen.features, chosen.rows, units)
         return task.counts(logits, chosen.features, chosen.rows)
 
     def calibrate(self) -> None:
@@ -220,7 +254,7 @@ class Learner:
         self, parameters: Iterable[nn.Parameter] | None = None, learning_rate: float | None = None
     ) -> torch.optim.Optimizer:
         """A new one for all parameters, or for these, at this round's learning rate."""
-        training = self.practice.training
+        training = self.training
         rate = training.learning_rate if learning_rate is None else learning_rate
         wanted = None if parameters is None else {id(parameter) for parameter in parameters}
         named = [(name, p) for name, p in self.model.named_parameters() if wanted is None or id(p) in wanted]
@@ -262,7 +296,7 @@ class Learner:
         """A new optimiser, or with `optimizer_state = "keep"` one with the moments of last time, at today's rates."""
         optimizer = self.optimizer(learning_rate=learning_rate)
         rates = [group["lr"] for group in optimizer.param_groups]
-        if self.practice.training.optimizer_state == "keep":
+        if self.training.optimizer_state == "keep":
             self._recall_optimizer(optimizer)
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate
@@ -282,16 +316,30 @@ class Server(Learner):
         super().__init__("server", practice, splits)
         self._model = model
         self.state: dict[str, Stateful] = {"model": model}
-        if practice.training.optimizer_state == "keep":
+        if self.training.optimizer_state == "keep":
             self.state["optimizer"] = self.optimizer()
 
     @property
     def model(self) -> nn.Module:
         return self._model
 
+    @property
+    def training(self) -> Training:
+        return self.practice.server
+
+    @cached_property
+    def start(self) -> Tables:
+        """The model's embeddings before round 1, which sites have too: of these, changed rows are enough to send."""
+
+        def tables() -> dict[str, Tensor]:
+            model = self.practice.initial_model()
+            return {name: model.state_dict()[name] for name in table_names(model)}
+
+        return Tables(tables)
+
     def begin(self, round: int) -> None:
         """A new round; what was drawn in earlier ones has no say in it."""
-        self.round, self._trainings = round, 0
+        self.round, self._trainings, self.work = round, 0, Work()
 
     def snapshot(self) -> dict[str, Flat]:
         return {name: flatten(state_of(part)) for name, part in self.state.items()}
@@ -322,11 +370,14 @@ class Site(Learner):
         round: int,
         exchange: int,
         secret: Callable[[], bytes],
+        tables: Tables | None = None,
     ) -> None:
+        """`tables` are those of the start, and remember what the working model has in their place."""
         super().__init__(registration.site, practice, splits, round, exchange)
         self.registration, self._secret = registration, secret
         self.kept: dict[str, Flat] = {}
         self._model, self._start, self._private, self._models = model, start, private, models
+        self._tables = Tables(start) if tables is None else tables
         self._fresh = False
 
     @property
@@ -338,9 +389,24 @@ class Site(Learner):
         return self._model
 
     def load(self, parameters: Parameters) -> None:
-        if unfrozen(self._model).keys() <= parameters.values.keys():
+        if unfrozen(self._model).keys() <= parameters.values.keys() | parameters.rows.keys():
             self._fresh = True  # all that can change comes, so the start need not be restored first
         super().load(parameters)
+        own = self._model.state_dict()
+        for name, rows in parameters.rows.items():
+            if rows.since != self._tables.digest(name):
+                raise RefusalError(f"this site does not start with the server's {name!r}: does it have its encoder?")
+            self._tables.put(name, rows, own[name])
+
+    def optimizer(
+        self, parameters: Iterable[nn.Parameter] | None = None, learning_rate: float | None = None
+    ) -> torch.optim.Optimizer:
+        made = super().optimizer(parameters, learning_rate)
+        trained = {id(p) for group in made.param_groups for p in group["params"]}
+        for name, parameter in self._model.named_parameters():
+            if id(parameter) in trained:
+                self._tables.forget(name)
+        return made
 
     @property
     def secret(self) -> bytes:
@@ -380,15 +446,31 @@ class Site(Learner):
         self.kept[name] = flatten(state_of(what))
 
     def save(self) -> None:
-        """Write the model as the site's own."""
-        if self._models is not None:
-            save_model(self._models / quote(self.who, safe=" "), self.practice.task, self.practice.encoder, self.model)
+        """Write the model as the site's own, and, at the site too, what its score on the test set is made of."""
+        if self._models is None:
+            return
+        save_model(self._models / _file_name(self.who), self.practice.task, self.practice.encoder, self.model)
+        if TEST in self._splits:
+            self.outcomes = {}
+            self.counts(TEST)
+            save_outcomes(self, self._models.parent)
 
     def _recall_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self.recall("optimizer", optimizer)
 
     def _keep_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self.keep("optimizer", optimizer)
+
+
+def save_outcomes(learner: Learner, folder: Path) -> None:
+    """What a learner has kept of its answers: a file in the folder's outcomes/."""
+    kept = [Record(learner.who, split, outcomes) for split, outcomes in (learner.outcomes or {}).items()]
+    (folder / OUTCOMES).mkdir(parents=True, exist_ok=True)
+    write_whole(folder / OUTCOMES / f"{_file_name(learner.who)}.safetensors", to_bytes(kept))
+
+
+def _file_name(who: str) -> str:
+    return quote(who, safe=" ")
 
 
 def _clip(parameters: Sequence[nn.Parameter], largest: float) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.federation import eight_bits
 from grandrounds.federation.eight_bits import Form
+from grandrounds.federation.rows import Rows, Tables, rows_of, table_names
 from grandrounds.federation.state import unfrozen
 
 Compression = Literal["fp32", "fp16", "int8"]
@@ -36,6 +37,8 @@ DTYPES = {  # in the order of the wire: safetensors writes the widest types firs
 
 OFF_SIMPLEX = "predictions are not on the simplex: a row is negative or does not sum to one"
 _FORMS: dict[Form, str] = {"probabilities": "p", "log_probabilities": "log p"}  # short: they are in every upload
+OF_ROWS = " rows"
+"""With a table's name: which rows travel under that name alone."""
 FLOATS, INTEGERS = (torch.float32, torch.float16), (torch.int64, torch.uint8)
 
 
@@ -57,6 +60,8 @@ class Expected:
     """Parameters that are counters, not weights."""
     trained: frozenset[str] = frozenset()
     """Those of the manifest that have gradients."""
+    tables: frozenset[str] = frozenset()
+    """Those of the manifest that are embeddings, of which rows may travel."""
 
 
 @dataclass(frozen=True)
@@ -164,44 +169,61 @@ class Parameters(Payload):
 
     kind: ClassVar[str] = "parameters"
     values: Mapping[str, Tensor]
+    rows: Mapping[str, Rows] = field(default_factory=dict)
+    """Of embeddings, only the rows that are not as they were before round 1."""
 
     @classmethod
-    def of(cls, model: nn.Module, shared: Callable[[str], bool] = lambda name: True) -> Self:
-        """What is frozen does not travel: it is the same everywhere."""
-        return cls({name: tensor.detach() for name, tensor in unfrozen(model).items() if shared(name)})
+    def of(
+        cls, model: nn.Module, shared: Callable[[str], bool] = lambda name: True, start: Tables | None = None
+    ) -> Self:
+        """What is frozen does not travel: it is the same everywhere. Nor, with the start, do rows that are as there."""
+        values = {name: tensor.detach() for name, tensor in unfrozen(model).items() if shared(name)}
+        rows = {}
+        for name in table_names(model) if start is not None else ():
+            if start is not None and name in values and (changed := start.changed(name, values[name])) is not None:
+                rows[name] = changed
+                del values[name]
+        return cls(values, rows)
 
     def pack(self, compression: Compression) -> Packed:
-        return Packed(self.kind, {}, {name: _shrink(tensor, compression) for name, tensor in self.values.items()})
+        since = {name: rows.since for name, rows in self.rows.items()}
+        return Packed(self.kind, {"since": since} if since else {}, _wired(self.values, self.rows, compression))
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
-        _check_manifest(packed.tensors, expected.manifest, expected.integers)
-        _check_finite(packed.tensors)
-        return cls({name: _grow(tensor) for name, tensor in packed.tensors.items()})
+        tables = frozenset(name for name in expected.tables if name + OF_ROWS in packed.tensors)
+        values, rows = _unwired(packed, expected.manifest, tables, expected.integers)
+        since = packed.header.get("since", {})
+        if not isinstance(since, dict) or since.keys() != rows.keys():
+            raise PayloadError("rows of weights come with a digest of the table that has the others")
+        return cls(values, {name: replace(some, since=str(since[name])) for name, some in rows.items()})
 
 
 @_kind
 @dataclass(frozen=True)
 class Gradients(Payload):
-    """Gradients of shared parameters by name."""
+    """Gradients of shared parameters by name; of embeddings, the rows that are not zero, which tell what words a batch
+    has."""
 
     kind: ClassVar[str] = "gradients"
     values: Mapping[str, Tensor]
+    rows: Mapping[str, Rows] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: nn.Module, shared: Callable[[str], bool]) -> Self:
         """What a backward pass left; a parameter that it did not reach has zeros."""
         named = ((name, p) for name, p in model.named_parameters() if shared(name) and p.requires_grad)
-        return cls({name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named})
+        found = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named}
+        rows = {name: rows_of(found.pop(name)) for name in table_names(model) if name in found}
+        return cls(found, rows)
 
     def pack(self, compression: Compression) -> Packed:
-        return Packed(self.kind, {}, {name: _shrink(tensor, compression) for name, tensor in self.values.items()})
+        return Packed(self.kind, {}, _wired(self.values, self.rows, compression))
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
-        _check_manifest(packed.tensors, {name: expected.manifest[name] for name in expected.trained})
-        _check_finite(packed.tensors)
-        return cls({name: _grow(tensor) for name, tensor in packed.tensors.items()})
+        manifest = {name: expected.manifest[name] for name in expected.trained}
+        return cls(*_unwired(packed, manifest, expected.tables & expected.trained))
 
 
 @_kind
@@ -449,6 +471,39 @@ def _shrink(tensor: Tensor, compression: Compression) -> Tensor:
 
 def _grow(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float16 else tensor
+
+
+def _wired(values: Mapping[str, Tensor], rows: Mapping[str, Rows], compression: Compression) -> dict[str, Tensor]:
+    """Tables of which rows travel have two entries: the rows, and which they are."""
+    which = {name + OF_ROWS: some.index for name, some in rows.items()}
+    whole = {**values, **{name: some.values for name, some in rows.items()}}
+    return {**{name: _shrink(tensor, compression) for name, tensor in whole.items()}, **which}
+
+
+def _unwired(
+    packed: Packed,
+    manifest: Mapping[str, tuple[int, ...]],
+    tables: Collection[str],
+    integers: frozenset[str] = frozenset(),
+) -> tuple[dict[str, Tensor], dict[str, Rows]]:
+    """What travelled whole, and the rows of these tables; PayloadError where it is not as declared."""
+    found, shapes = dict(packed.tensors), dict(manifest)
+    for name in tables:
+        index = found.get(name + OF_ROWS)
+        if index is None or index.ndim != 1 or len(index) > manifest[name][0]:
+            raise PayloadError(f"{name!r} must come as at most {manifest[name][0]} rows, and which they are")
+        shapes |= {name: (len(index), *manifest[name][1:]), name + OF_ROWS: (len(index),)}
+    _check_manifest(found, shapes, integers | {name + OF_ROWS for name in tables})
+    _check_finite(found)
+    rows = {}
+    for name in sorted(tables):
+        index = found.pop(name + OF_ROWS)
+        if index.dtype != torch.int64 or bool((index[1:] <= index[:-1]).any()):
+            raise PayloadError(f"the rows of {name!r} must be in order, each once")
+        if len(index) and not 0 <= int(index[0]) <= int(index[-1]) < manifest[name][0]:
+            raise PayloadError(f"{name!r} has {manifest[name][0]} rows, and others came")
+        rows[name] = Rows(index, _grow(found.pop(name)))
+    return {name: _grow(tensor) for name, tensor in found.items()}, rows
 
 
 def _check_manifest(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from math import cos, pi
+from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
-
-from grandrounds.errors import ConfigError
 
 ENCODERS = ("encoder.", "bert.")
 """What the names of an encoder's weights begin with."""
@@ -27,9 +26,10 @@ class Training(BaseModel):
     """For what is not the encoder; by default the same."""
     decay: float = Field(0.0, ge=0, lt=1)
     """Learning rates are multiplied by (1 - decay) each round."""
-    warmup_steps: int = Field(0, ge=0)
-    """Steps in which rates rise to their height, counted from when moments are new: in each round, unless they are
-    kept. Adam's first steps are as long as its rate, however little it has seen."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How learning rates fall over the whole run, from the end of the warm-up to zero after the last round."""
+    warmup: float = Field(0.0, ge=0, lt=1)
+    """The share of the whole run in which learning rates rise to their height."""
     weight_decay: float = Field(0.01, ge=0)
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
     optimizer_state: Literal["renew", "keep"] = "renew"
@@ -37,11 +37,39 @@ class Training(BaseModel):
     clip_norm: float = Field(1.0, ge=0)
     """The largest norm of a gradient; 0: any."""
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.optimizer == "sgd" and self.warmup_steps:
-            raise ConfigError("training.warmup_steps is for adam and adamw: sgd has no moments, and counts no steps")
-        return self
+    @property
+    def needs_end(self) -> bool:
+        """Whether a learning rate depends on how many rounds the run has."""
+        return self.schedule != "constant" or self.warmup > 0
+
+    def height(self, progress: float) -> float:
+        """What learning rates are multiplied by when this share of the run is done."""
+        if progress < self.warmup:
+            return progress / self.warmup
+        left = (1 - progress) / (1 - self.warmup)
+        match self.schedule:
+            case "constant":
+                return 1.0
+            case "linear":
+                return left
+            case "cosine":
+                return (1 - cos(pi * left)) / 2
+
+
+class ServerTraining(BaseModel):
+    """[server]: what is different where the server trains; by default it trains as sites do."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epochs: int | None = Field(None, ge=0)
+    """On its public set, each round; by default as the algorithm's paper has it."""
+    batch_size: int | None = Field(None, ge=1)
+    learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
+    head_learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
+
+    def over(self, training: Training) -> Training:
+        """How the server trains where sites train so."""
+        return training.model_copy(update=self.model_dump(exclude_none=True))
 
 
 def make_optimizer(
@@ -66,18 +94,11 @@ def make_optimizer(
     return optimizer
 
 
-def step(optimizer: torch.optim.Optimizer, warmup_steps: int) -> None:
-    """The n-th step with these moments is n / `warmup_steps` as long as the rates say, as long as that is below 1."""
+def step(optimizer: torch.optim.Optimizer, height: float) -> None:
+    """One step at this share of the learning rates."""
     rates = [group["lr"] for group in optimizer.param_groups]
-    share = min(1.0, (_steps_taken(optimizer) + 1) / warmup_steps) if warmup_steps else 1.0
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
-        group["lr"] = rate * share
+        group["lr"] = rate * height
     optimizer.step()
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = rate
-
-
-def _steps_taken(optimizer: torch.optim.Optimizer) -> int:
-    """As Adam counts them."""
-    counts = [state["step"] for state in optimizer.state.values()]
-    return int(torch.stack(counts).max()) if counts else 0  # one look at the device

@@ -92,7 +92,7 @@ class Workers:
             path = self._spool / reply["file"]
             packed = Packed.from_bytes(path.read_bytes())
             path.unlink()
-        return Answer(ask.site, packed, **reply["answer"])
+        return Answer.of(ask.site, packed, reply["answer"])
 
     def _clear(self) -> None:
         for path in self._spool.iterdir():

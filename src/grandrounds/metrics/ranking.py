@@ -36,13 +36,18 @@ class Curve:
 
 
 def ranking_curve(gold: NDArray[np.bool_], scores: NDArray[np.float32]) -> Curve:
-    """From [bags, relations]; equal scores come in a drawn order, always the same: in that of the file, which often has
-    related pairs first, a model that can't tell answers apart would score well above chance."""
-    drawn = np.random.default_rng(0).permutation(scores.size)
-    order = drawn[np.argsort(-scores.ravel()[drawn], kind="stable")]
-    right = gold.ravel()[order].cumsum()
+    """From [bags, relations]."""
+    right = gold.ravel()[ranking_order(scores)].cumsum()
     facts = max(int(gold.sum()), 1)
     return Curve(right / np.arange(1, len(right) + 1), right / facts)
+
+
+def ranking_order(scores: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The places of the answers, surest first. Equal scores come in a drawn order, always the same: in that of the
+    file, which often has related pairs first, a model that can't tell answers apart would score well above chance."""
+    drawn = np.random.default_rng(0).permutation(scores.size)
+    order: NDArray[np.int64] = drawn[np.argsort(-scores.ravel()[drawn], kind="stable")]
+    return order
 
 
 def area(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:

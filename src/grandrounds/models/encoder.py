@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -36,7 +37,15 @@ from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.models.beginnings import LEAST_ROOM, look_beside, room_for_places, sinusoids
 from grandrounds.models.lora import Lora
 from grandrounds.models.word_pieces import SPECIAL, read_pieces, without_capitals
-from grandrounds.models.words import WordsConfig, fill_vectors, read_vectors, word_tokenizer, words_of
+from grandrounds.models.words import (
+    DEVIATION,
+    WordsConfig,
+    draw_by_word,
+    fill_vectors,
+    read_vectors,
+    word_tokenizer,
+    words_of,
+)
 
 TINY: dict[str, Any] = {
     "hidden_size": 128,
@@ -97,7 +106,8 @@ class Encoder:
     lora: Lora | None = None
     """Adapters, of which alone gradients are taken."""
     usage: Tensor | None = field(default=None, compare=False)
-    """How often each word piece was counted, where sites told: what a new BERT guesses by before it has learnt more."""
+    """How often each word piece was counted, where sites or public text told: what a new head of masked_lm guesses by
+    before it has learnt more."""
 
     @classmethod
     def find(
@@ -107,11 +117,12 @@ class Encoder:
         public: Iterable[str] = (),
         vectors: Path | None = None,
         first_words: int | None = None,
+        words: Sequence[str] | None = None,
     ) -> Encoder:
         """The encoder of that name; `public` is the text from which `tiny` learns its word pieces, and `words` its
-        words unless it takes the first so many of a file of vectors."""
+        words unless they are given, or it takes the first so many of a file of vectors."""
         if name == "words":
-            return cls._words(public, vectors, first_words)
+            return cls._words(public, vectors, first_words, words)
         if name == "tiny":
             tokenizer = _train_word_pieces(public)
             encoder = cls(name, tokenizer, BertConfig(vocab_size=len(tokenizer), **TINY), None)
@@ -144,13 +155,19 @@ class Encoder:
         return cls("new", tokenizer, config, None)
 
     @classmethod
-    def _words(cls, public: Iterable[str], vectors: Path | None, first_words: int | None) -> Encoder:
+    def _words(
+        cls, public: Iterable[str], vectors: Path | None, first_words: int | None, words: Sequence[str] | None
+    ) -> Encoder:
         first = None if vectors is None else read_vectors(vectors, most=first_words or 1)
-        tokenizer = word_tokenizer(words_of(public) if first is None or first_words is None else first)
+        if words is not None:
+            tokenizer = word_tokenizer(words)
+        else:
+            tokenizer = word_tokenizer(words_of(public) if first is None or first_words is None else first)
         if len(tokenizer) <= len(SPECIAL):
             raise ConfigError("encoder 'words' needs words: raise data.public, or give model.vectors")
         width = 50 if first is None else len(next(iter(first.values())))
-        config = WordsConfig(vocab_size=len(tokenizer), hidden_size=width, pad_token_id=tokenizer.pad_token_id)
+        by_word = words is not None
+        config = WordsConfig(len(tokenizer), width, tokenizer.pad_token_id, drawn_by_word=by_word)
         return cls("words", tokenizer, config, None, vectors)
 
     @classmethod
@@ -188,15 +205,26 @@ class Encoder:
         setattr(config, named[0], share)
         return replace(self, config=config)
 
+    def first_layers(self, number: int) -> Encoder:
+        """The same without its later layers."""
+        has = getattr(self.config, "num_hidden_layers", 0)
+        if number > has:
+            raise ConfigError(f"model.layers = {number}, but encoder '{self.name}' has {has} layers; lower it")
+        config = copy.deepcopy(self.config)
+        config.num_hidden_layers = number
+        return replace(self, config=config)
+
     def build(self) -> nn.Module:
         """The network, with room for every word piece of the tokenizer."""
         if self.weights is None:
             model: nn.Module = self.drawn(AutoModel.from_config)
         else:
-            model = self.pretrained(AutoModel, may_lack=("pooler",))
+            model, _ = self.pretrained(AutoModel, may_lack=("pooler",))
         # Random new rows: the default, a draw around the mean of 30,000 old ones, takes seconds and no better.
         # (To mypy the method of a plain nn.Module might be a tensor.)
         model.resize_token_embeddings(len(self.tokenizer), mean_resizing=False)  # type: ignore[operator]
+        if getattr(self.config, "drawn_by_word", False):
+            draw_by_word(model.embeddings.weight, self.tokenizer, DEVIATION)  # type: ignore[arg-type, union-attr]
         if self.vectors is not None:
             fill_vectors(model.embeddings.weight, self.tokenizer, self.vectors)  # type: ignore[arg-type, union-attr]
         return model if self.lora is None else self.lora.put_into(model, self.name)
@@ -212,8 +240,9 @@ class Encoder:
             look_beside(model.base_model)
         return model
 
-    def pretrained(self, kind: Any, may_lack: tuple[str, ...]) -> Any:
-        """Such a network of transformers with the weights; only parts of these names may be new, as heads are."""
+    def pretrained(self, kind: Any, may_lack: tuple[str, ...]) -> tuple[Any, frozenset[str]]:
+        """Such a network of transformers with the weights, and the names of those that it lacked and that are new; only
+        parts that begin with `may_lack` may be, as heads are."""
         try:
             model, told = kind.from_pretrained(
                 self.weights, config=copy.deepcopy(self.config), dtype=torch.float32, output_loading_info=True
@@ -228,7 +257,7 @@ class Encoder:
                 f"the weights of encoder '{self.name}' are not those of its config.json: {len(lacking)} are missing, "
                 f"such as {lacking[0]}; name a folder as Hugging Face saves it, or one of masked_lm"
             )
-        return model
+        return model, frozenset(told["missing_keys"])
 
     @property
     def width(self) -> int:
@@ -247,6 +276,16 @@ class Encoder:
         backend.no_truncation()
         backend.no_padding()
         return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def count_pieces(self, documents: Iterable[str], least: int) -> dict[str, int]:
+        """Its word pieces that at least so many documents have, and how often each occurs in them."""
+        counts, having = Counter[int](), Counter[int]()
+        for ids in self.pieces(list(documents)):
+            counts.update(ids)
+            having.update(set(ids))
+        common = [id for id in counts if having[id] >= least]
+        names: list[str] = self.tokenizer.convert_ids_to_tokens(common)
+        return {name: counts[id] for name, id in sorted(zip(names, common, strict=True))}
 
     def _check(self) -> None:
         for token in ("cls_token_id", "sep_token_id", "pad_token_id"):

@@ -11,8 +11,8 @@
     bert            a transformer's first piece of each word                           CRF or softmax
 
 A tagger's parts have the names by which layers are shared or private: `words`, `characters`, `language`, `cnn`,
-`lstm`, `crf`; of a transformer `encoder` and `crf` or `output`. `private` holds those that stay at a site by default:
-what lies above words and CNN.
+`lstm`, `crf`; of a transformer `encoder` and `crf` or `output`. `splits` are by name what stays at a site; by default
+it is what lies above words and CNN.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ from grandrounds.models.word_layers import (
     WordCNN,
     embedding,
 )
+
+DEFAULT, ALL_BUT_EMBEDDINGS, DECODER, NOTHING = "default", "all but embeddings", "decoder", "nothing"
 
 
 class WordBatch(Protocol):
@@ -77,8 +79,6 @@ class PieceBatch(Protocol):
 
 class Tagger(nn.Module, ABC):
     """Emissions of tags, [sentences, words, tags]; `decoder` makes of them a loss, tags or probabilities."""
-
-    private: tuple[str, ...]
 
     @property
     @abstractmethod
@@ -134,7 +134,6 @@ class WordTagger(Tagger):
     characters_by: ClassVar[Literal["cnn", "lstm"] | None] = None
     reads_language: ClassVar[bool] = False
     context: ClassVar[tuple[Literal["cnn", "lstm"], ...]]
-    private: tuple[str, ...] = ("lstm", "crf")
 
     def __init__(
         self,
@@ -174,6 +173,17 @@ class WordTagger(Tagger):
     def name(cls) -> str:
         return next((name for name, tagger in TAGGERS.items() if tagger is cls), cls.__name__)
 
+    @classmethod
+    def layers(cls) -> tuple[str, ...]:
+        """What lies above the embeddings, from the bottom up."""
+        return (*cls.context, "crf")
+
+    @classmethod
+    def splits(cls) -> dict[str, tuple[str, ...]]:
+        """What stays at a site, by names that hold for every tagger of words."""
+        default = tuple(layer for layer in cls.layers() if layer != "cnn")
+        return {DEFAULT: default, ALL_BUT_EMBEDDINGS: cls.layers(), DECODER: ("crf",), NOTHING: ()}
+
     @property
     def decoder(self) -> TagDecoder:
         return self.crf
@@ -212,7 +222,6 @@ class WordTagger(Tagger):
 
 class CNNCRF(WordTagger):
     context = ("cnn",)
-    private = ("crf",)
 
 
 class LSTMCRF(WordTagger):
@@ -222,7 +231,6 @@ class LSTMCRF(WordTagger):
 class GRAMCNN(WordTagger):
     characters_by = "cnn"
     context = ("cnn",)
-    private = ("crf",)
 
     def layer(self, name: Literal["cnn", "lstm"], width: int, shape: Shape) -> GramCNN:
         return GramCNN(width, shape.filters // len(shape.grams), shape.grams)
@@ -279,7 +287,6 @@ class BertTagger(Tagger):
         self.encoder = encoder.build()
         self.dropout = nn.Dropout(dropout)
         self.top = "crf" if crf else "output"
-        self.private = (self.top,)
         with drawn_as(self.top):
             top = CRFDecoder(encoder.width, tags, scheme) if crf else SoftmaxDecoder(encoder.width, tags)
         self.add_module(self.top, top)

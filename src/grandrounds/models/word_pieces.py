@@ -50,8 +50,9 @@ def by_person(texts: Iterable[tuple[str | None, str]]) -> list[str]:
     return ["\n".join(own) for own in held.values()]
 
 
-def count_strings(documents: Iterable[str], least: int) -> dict[str, int]:
-    """Words and parts of words that at least so many documents have, and how often the text is made of each."""
+def count_strings(documents: Iterable[str], least: int, whole: bool = False) -> dict[str, int]:
+    """Words, and parts of words unless only whole ones are wanted, that at least so many documents have, and how often
+    the text is made of each."""
     counts, places = Counter[str](), defaultdict[str, list[int]](list)
     for number, document in enumerate(documents):
         words = Counter(word for word in words_in(document) if len(word) <= LONGEST_WORD)
@@ -60,7 +61,7 @@ def count_strings(documents: Iterable[str], least: int) -> dict[str, int]:
             places[word].append(number)
     rare = {word: numbers for word, numbers in places.items() if len(numbers) < least}
     out = Counter({word: counts[word] for word in counts.keys() - rare.keys()})
-    for word, parts in _cut_rare(rare, least).items():
+    for word, parts in ({} if whole else _cut_rare(rare, least)).items():
         for part in parts:
             out[part] += counts[word]
     return {string: out[string] for string in sorted(out)}
@@ -218,6 +219,15 @@ def write_pieces(path: Path, counts: Mapping[str, int], size: int) -> list[str]:
     told = {"pieces": _digest(path), "usage": piece_counts(ordered, pieces)}
     usage_beside(path).write_text(json.dumps(told) + "\n", encoding="utf-8")
     return pieces
+
+
+def write_words(path: Path, counts: Mapping[str, int], size: int) -> list[str]:
+    """At most so many words, the commonest first, one a line."""
+    if any(string.startswith(INSIDE) for string in counts):
+        raise ConfigError("these counts are of parts of words too: count whole words, with --words")
+    words = sorted(counts, key=lambda word: (-counts[word], word))[:size]
+    path.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    return words
 
 
 def usage_beside(path: Path) -> Path:

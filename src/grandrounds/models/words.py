@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
+from hashlib import blake2b
 from itertools import chain, islice
+from math import sqrt
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -23,14 +26,25 @@ from grandrounds.errors import DataError
 from grandrounds.models.word_pieces import SPECIAL
 
 Vectors = dict[str, NDArray[np.float32]]
+DEVIATION = 0.02
+"""Of what transformers draw an embedding with."""
 
 
 class WordsConfig(PreTrainedConfig):
     model_type: ClassVar[str] = "words"
 
-    def __init__(self, vocab_size: int = 0, hidden_size: int = 50, pad_token_id: int = 0, **more: Any) -> None:
+    def __init__(
+        self,
+        vocab_size: int = 0,
+        hidden_size: int = 50,
+        pad_token_id: int = 0,
+        drawn_by_word: bool = False,
+        **more: Any,
+    ) -> None:
+        """`drawn_by_word`: what a word begins with depends on the seed and the word, not on its place among others."""
         super().__init__(**more)
         self.vocab_size, self.hidden_size, self.pad_token_id = vocab_size, hidden_size, pad_token_id
+        self.drawn_by_word = drawn_by_word
         self.max_position_embeddings = 1 << 16  # a word's vector does not depend on its place
 
 
@@ -145,10 +159,26 @@ def _binary(
             yield name, np.frombuffer(values, dtype="<f4").astype(np.float32)
 
 
+@lru_cache(maxsize=1)
+def _vectors_of(path: Path, changed: int, words: frozenset[str]) -> Vectors:
+    """Each site's model begins with the same ones: the file, as long as it has not changed, is read once."""
+    return read_vectors(path, words)
+
+
+def draw_by_word(table: Tensor, tokenizer: Any, deviation: float) -> None:
+    """Draw each word's row, uniform with this standard deviation, from torch's seed and the word alone."""
+    for word, row in tokenizer.get_vocab().items():
+        if row != tokenizer.pad_token_id:
+            digest = blake2b(f"{torch.initial_seed()} {word}".encode(), digest_size=8).digest()
+            drawn = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big"))).uniform(-1, 1, table.shape[1])
+            with torch.no_grad():
+                table[row] = torch.from_numpy(drawn * deviation * sqrt(3)).to(table.dtype)
+
+
 def fill_vectors(table: Tensor, tokenizer: Any, path: Path) -> None:
     """Put the file's vectors in place of what was drawn, for the words that it has; the others keep theirs."""
     vocabulary = tokenizer.get_vocab()
-    vectors = read_vectors(path, vocabulary)
+    vectors = _vectors_of(path, path.stat().st_mtime_ns if path.exists() else 0, frozenset(vocabulary))
     rows = torch.tensor([vocabulary[word] for word in vectors])
     with torch.no_grad():
         table[rows] = torch.from_numpy(np.stack(list(vectors.values())))

@@ -39,6 +39,17 @@ def by_round(title: str, curves: Sequence[Curve], baselines: Mapping[str, float]
     return svg(title, 3.2, partial(draw_by_round, curves, baselines, word=word))
 
 
+def diagnostics(title: str, panels: Mapping[str, Sequence[Curve]]) -> Html:
+    """A low panel each, by what stands beside it; the legend is on the first, since colours agree."""
+
+    def draw(word: str, axes: Axes) -> None:
+        draw_by_round(panels[word], {}, axes, word)
+        if word != next(iter(panels)) and (legend := axes.get_legend()):
+            legend.remove()
+
+    return svg(title, 0.4 + 1.7 * len(panels), *(partial(draw, word) for word in panels))
+
+
 def draw_by_round(curves: Sequence[Curve], baselines: Mapping[str, float], axes: Axes, word: str = "F1") -> None:
     axes.set_xlabel("round")
     axes.set_ylabel(word)

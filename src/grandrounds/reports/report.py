@@ -15,10 +15,12 @@ from grandrounds.reports.markup import Html, join, page, table, tag, text
 from grandrounds.reports.runs import Run, read_run, row_names
 from grandrounds.reports.sections import (
     by_class,
+    by_diagnostics,
     by_rank,
     by_round,
     by_site,
     config,
+    diagnosed,
     figures,
     how_tangled,
     lead,
@@ -66,9 +68,8 @@ def _one(run: Run, title: str) -> Html:
 
 
 def _parts(run: Run) -> Html:
-    return join(
-        part(run) for part in (unfinished, lead, figures, by_round, by_rank, by_class, by_site, missing, config)
-    )
+    parts = (unfinished, lead, figures, by_round, by_diagnostics, by_rank, by_class, by_site, missing, config)
+    return join(part(run) for part in parts)
 
 
 def _several(runs: Sequence[Run], title: str) -> Html:
@@ -83,6 +84,7 @@ def _several(runs: Sequence[Run], title: str) -> Html:
             tag("p", f"{plural(len(runs), 'run')} side by side", class_="sub"),
             _comparison(runs, names),
             _curves(runs, names),
+            _diagnosed(runs, names),
             _ranked(runs, names),
             _travel(runs, names),
             _class_grid(runs, names),
@@ -114,7 +116,7 @@ def _comparison(runs: Sequence[Run], names: Sequence[str]) -> Html:
     body = [[row.task, *told] if several_tasks else told for row, told in zip(rows, cells, strict=True)]
     caption = (
         f"Means over runs that differ only in their seed; spread is the standard deviation of {tables.words(rows)} "
-        "over them. MB up is what a site sends in a round."
+        f"over them. {tables.TOTALS[0].upper()}{tables.TOTALS[1:]}."
     )
     if "AUC" in columns:
         caption += f" Where there is an AUC, median and spread are its; precision, recall and F1 are of {DECIDED_TOLD}."
@@ -144,6 +146,11 @@ def _curves(runs: Sequence[Run], names: Sequence[str]) -> Html:
         return Html("")
     why = f"{listed(words)} after each round. A ring marks the round whose model was kept; repeats share a colour."
     return join([tag("h2", "Round by round"), tag("p", why), *parts])
+
+
+def _diagnosed(runs: Sequence[Run], names: Sequence[str]) -> Html:
+    picture = diagnosed(runs, names)
+    return join([tag("h2", "Inside the algorithms"), picture]) if picture else Html("")
 
 
 def _ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:

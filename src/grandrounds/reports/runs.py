@@ -34,6 +34,7 @@ class Round(BaseModel):
     bytes_down: int = 0
     validation: Score | None = None
     test: Score | None = None
+    diagnostics: dict[str, float] = {}
 
 
 class Result(BaseModel):
@@ -53,6 +54,11 @@ class Result(BaseModel):
     seconds: float = 0.0
     bytes_up_per_site_round: float = 0.0
     bytes_down_per_site_round: float = 0.0
+    steps: int | None = None
+    """Of the whole run, all sites and the server; so for the next three. None before they were counted."""
+    examples: int | None = None
+    bytes_up: int | None = None
+    bytes_down: int | None = None
     peak_memory_mb: float | None = None
     sites: tuple[SiteRow, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -130,6 +136,10 @@ class Run:
         scores = [(r.round, r.test if split == "test" else r.validation) for r in self.rounds]
         values = [(round, getattr(score, name, None)) for round, score in scores]
         return [(round, value) for round, value in values if value is not None]
+
+    def diagnosed(self, name: str) -> list[tuple[int, float]]:
+        """What the algorithm told under this name, by round."""
+        return [(r.round, r.diagnostics[name]) for r in self.rounds if name in r.diagnostics]
 
     @property
     def _judged(self) -> Score:

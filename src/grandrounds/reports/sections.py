@@ -20,6 +20,17 @@ MEANING = {
     LOSS: "in nats a masked word piece, the lower the better",
 }
 
+DIAGNOSTICS = {
+    "contrast": ("contrast", "The contrast is Eq. 12 of FedLCC, 0.69 where both cosines are equal"),
+    "cosine_global": ("cosine to global", "the cosines are those of what is contrasted, to what the global model sees"),
+    "cosine_previous": ("cosine to previous", "and to what the site's model of a round ago sees"),
+    "gradient_share": (
+        "share of gradient",
+        "the share is the norm of the contrast's gradient, over that and the norm of the task's, in the 2nd, 4th, 8th "
+        "... batch of a site",
+    ),
+}
+
 
 def unfinished(run: Run) -> Html:
     if run.result:
@@ -115,6 +126,27 @@ def ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
         told += f" Without a curve, since each site has a model of its own: {listed(alone)}."
     picture = plots.precision_by_recall("Precision over recall on the test set", curves, lines)
     return tag("figure", picture, tag("figcaption", told))
+
+
+def by_diagnostics(run: Run) -> Html:
+    picture = diagnosed([run], [run.algorithm])
+    return join([tag("h2", "Inside the algorithm"), picture]) if picture else Html("")
+
+
+def diagnosed(runs: Sequence[Run], names: Sequence[str]) -> Html:
+    """What the algorithms of one or several runs told of their rounds, a panel each; empty where none did."""
+    given = dict.fromkeys(name for run in runs for line in run.rounds for name in line.diagnostics)
+    if not given:
+        return Html("")
+    panels = {
+        DIAGNOSTICS.get(told, (told, ""))[0]: [
+            plots.Curve(name, run.diagnosed(told)) for name, run in zip(names, runs, strict=True)
+        ]
+        for told in given
+    }
+    meanings = [DIAGNOSTICS[told][1] for told in given if told in DIAGNOSTICS]
+    told = f"Means over the sites of each round. {'; '.join(meanings)}." if meanings else "Means over the sites."
+    return tag("figure", plots.diagnostics("Inside the algorithm, by round", panels), tag("figcaption", told))
 
 
 def by_class(run: Run) -> Html:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from grandrounds.metrics.score import LOSS, Headline, Score
 from grandrounds.reports.runs import Result
-from grandrounds.reports.wording import ABSENT, duration, megabytes, score
+from grandrounds.reports.wording import ABSENT, brief, duration, interval, megabytes, probability, score, signed
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,25 @@ class ComparisonRow:
     """Of a language model; so for the next two."""
     loss_median: float | None = None
     loss_spread: float | None = None
+    mb_down_per_site_round: float | None = None
+    steps: float | None = None
+    """Of a run, all sites and the server; so for the next three."""
+    examples: float | None = None
+    mb_up: float | None = None
+    mb_down: float | None = None
+    low: float | None = None
+    """With `high` the 95% interval of what the row is judged by."""
+    high: float | None = None
+    baseline: str | None = None
+    """The arm that it is compared with, whose score is taken from its own."""
+    difference: float | None = None
+    difference_low: float | None = None
+    difference_high: float | None = None
+    p: float | None = None
+    same_units: bool | None = None
+    """Whether it was tested on the same units as the baseline, so that draws are paired."""
+    best_is_last: int | None = None
+    """Of how many runs the last round was the best one on validation data."""
 
     @property
     def judged_by(self) -> str:
@@ -63,6 +82,12 @@ class ComparisonRow:
     def better(self) -> float:
         """Higher for a better mean; without one, lowest."""
         return Headline(self.judged_by, self.judged_mean, None, None, "").better
+
+    @property
+    def differs(self) -> bool:
+        """Whether the interval of the difference leaves zero out."""
+        low, high = self.difference_low, self.difference_high
+        return low is not None and high is not None and not low <= 0 <= high
 
     def _judged(self, what: str) -> float | None:
         value: float | None = getattr(self, f"{self.judged_by.lower()}_{what}")
@@ -93,42 +118,74 @@ def columns(rows: Sequence[ComparisonRow]) -> dict[str, Callable[[ComparisonRow]
     auc: dict[str, Callable[[ComparisonRow], str]] = {"AUC": lambda row: score(row.auc_mean)}
     f1: dict[str, Callable[[ComparisonRow], str]] = {"F1": lambda row: score(row.f1_mean)}
     loss: dict[str, Callable[[ComparisonRow], str]] = {LOSS: lambda row: score(row.loss_mean)}
+    between: dict[str, Callable[[ComparisonRow], str]] = {"95% interval": lambda row: interval(row.low, row.high)}
     known = {"AUC": (auc, f1), "F1": (f1, {}), LOSS: (loss, {})}
     first, last = known.get(words(rows), (auc | f1 | (loss if LOSS in words(rows) else {}), {}))
     return {
         "algorithm": lambda row: f"{row.name} (trivial)" if row.trivial else row.name,
         "runs": lambda row: ABSENT if row.trivial else str(row.runs),
         **first,
+        **(between if any(row.low is not None for row in rows) else {}),
         "median": lambda row: score(row.judged_median),
         "spread": lambda row: score(row.judged_spread),
         "precision": lambda row: score(row.precision),
         "recall": lambda row: score(row.recall),
         **last,
-        "MB up": lambda row: ABSENT if row.mb_up_per_site_round is None else megabytes(row.mb_up_per_site_round * 1e6),
+        "steps": lambda row: brief(row.steps),
+        "examples": lambda row: brief(row.examples),
+        "MB up": lambda row: ABSENT if row.mb_up is None else megabytes(row.mb_up * 1e6),
+        "MB down": lambda row: ABSENT if row.mb_down is None else megabytes(row.mb_down * 1e6),
         "time": lambda row: duration(row.seconds),
     }
 
 
+TOTALS = "steps, examples and MB: of a run, all sites and the server"
+
+
 def rich_table(rows: Sequence[ComparisonRow], title: str | None = None) -> Table:
-    """For the console: without precision and recall, and F1 where all have an AUC, so that a terminal of 80 columns
-    cuts nothing."""
+    """For the console: without what a terminal of 80 columns has no room for; there long names are folded."""
     tasks = {row.task for row in rows}
     table = Table(
         title=Text(title) if title else None,
-        caption="MB up: per site and round; spread: over seeds",
+        caption=TOTALS,
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        padding=(0, 1),
+        padding=(0, 0, 0, 1),
     )
-    left_out = {"precision", "recall", "F1" if words(rows) == "AUC" else ""}
+    left_out = {"runs", "median", "spread", "precision", "recall", "F1" if words(rows) == "AUC" else ""}
     shown = {name: cell for name, cell in columns(rows).items() if name not in left_out}
     for column, name in enumerate(("task", *shown) if len(tasks) > 1 else shown):
-        table.add_column(name, justify="left" if column < 1 + (len(tasks) > 1) else "right", no_wrap=True)
+        named = column < 1 + (len(tasks) > 1)
+        table.add_column(name, justify="left" if named else "right", no_wrap=not named, overflow="fold")
     for row in rows:
         told = [cell(row) for cell in shown.values()]
         told = [row.task, *told] if len(tasks) > 1 else told
         table.add_row(*(Text(cell, style="dim" if row.trivial else "") for cell in told))
     return table
+
+
+def differences(rows: Sequence[ComparisonRow]) -> Table | None:
+    """For the console: each arm's score less the baseline's; None where there is nothing to compare."""
+    compared = [row for row in rows if row.difference is not None]
+    if not compared:
+        return None
+    table = Table(
+        title=Text(f"{words(rows)} less that of {compared[0].baseline}"),
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+    )
+    for column, name in enumerate(("algorithm", "difference", "95% interval", "p", "")):
+        named = column in (0, 4)
+        table.add_column(name, justify="left" if named else "right", no_wrap=not named, overflow="fold")
+    for row in compared:
+        told = "" if row.differs else NO_DIFFERENCE
+        between = interval(row.difference_low, row.difference_high, signed)
+        table.add_row(*map(Text, (row.name, signed(row.difference), between, probability(row.p), told)))
+    return table
+
+
+NO_DIFFERENCE = "no difference can be shown"
 
 
 def to_csv(rows: Sequence[ComparisonRow]) -> str:
@@ -157,6 +214,12 @@ def _measured(name: str, task: str, results: Sequence[Result]) -> ComparisonRow:
         False,
         *_over_seeds(test.auc for test in tests),
         *_over_seeds(test.loss for test in tests),
+        mb_down_per_site_round=fmean(result.bytes_down_per_site_round for result in results) / 1e6,
+        steps=_mean(_known(result.steps for result in results)),
+        examples=_mean(_known(result.examples for result in results)),
+        mb_up=_megabytes(result.bytes_up for result in results),
+        mb_down=_megabytes(result.bytes_down for result in results),
+        best_is_last=sum(result.best_round == result.rounds for result in results),
     )
 
 
@@ -171,6 +234,11 @@ def _over_seeds(values: Iterable[float | None]) -> tuple[float | None, float | N
     """Mean, median and spread of those that are known."""
     known = _known(values)
     return _mean(known), median(known) if known else None, stdev(known) if len(known) > 1 else None
+
+
+def _megabytes(numbers: Iterable[int | None]) -> float | None:
+    known = _known(numbers)
+    return fmean(known) / 1e6 if known else None
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isnan
 
 from grandrounds.data.structural_entropy import Spread
@@ -21,6 +22,27 @@ def spread(h: Spread | None) -> str:
 def count(number: int) -> str:
     """With thin spaces between thousands: 12 000."""
     return f"{number:,}".replace(",", "\u202f")
+
+
+def brief(number: float | None) -> str:
+    """In five signs or fewer: 9876, 98.8k, 9.88M."""
+    if number is None:
+        return ABSENT
+    if number < 9999.5:
+        return f"{number:.0f}"
+    return f"{number / 1e3:.3g}k" if number < 999_500 else f"{number / 1e6:.3g}M"
+
+
+def signed(value: float | None) -> str:
+    return ABSENT if value is None or isnan(value) else f"{value:+.3f}"
+
+
+def interval(low: float | None, high: float | None, tell: Callable[[float | None], str] = score) -> str:
+    return ABSENT if low is None or high is None else f"{tell(low)} to {tell(high)}"
+
+
+def probability(value: float | None) -> str:
+    return ABSENT if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def plural(number: int, thing: str, things: str | None = None) -> str:

@@ -14,12 +14,10 @@ from grandrounds.data.partition import partition
 from grandrounds.experiment.config import Config
 from grandrounds.experiment.ground import paths_of
 from grandrounds.reports.plots import Dealt
+from grandrounds.reproduce.sources import SOURCES
 from grandrounds.tasks import TASKS
 from grandrounds.tasks.document_re import DocumentExample
 
-BIOBERT = "take BioBERT's relation-extraction archive (github.com/dmis-lab/biobert) and put"
-EOG = "prepare it as edge-oriented graphs do (github.com/fenchri/edge-oriented-graph) and put"
-CHEMDISGENE = "take it from its authors' repository (github.com/chanzuckerberg/ChemDisGene) and put"
 _DOCRED = (
     "6 17 19 20 22 25 26 27 30 31 35 36 37 39 40 50 54 57 58 69 86 102 108 112 118 123 127 131 136 137 140 150 155 "
     "156 159 161 162 166 170 171 172 175 176 178 179 190 194 205 206 241 264 272 276 279 355 361 364 400 403 449 "
@@ -53,8 +51,6 @@ class PaperCorpus:
     train: str | tuple[str, ...] | None = None
     test: str | float | None = None
     """A file, or a share of train."""
-    how: str = ""
-    """How to obtain it, after '<title> is not there: '."""
     options: Mapping[str, Any] = field(default_factory=dict)
     validation: str | float | None = None
     """A file, or a share of train."""
@@ -62,6 +58,8 @@ class PaperCorpus:
     """What of [task] is the corpus's own."""
     nearest: str = SYNTHETIC
     """What may stand in for it."""
+    source: str | None = None
+    """Under which name `SOURCES` has it, if not its own."""
 
     def section(self) -> dict[str, Any]:
         """[data] of a config."""
@@ -72,11 +70,12 @@ class PaperCorpus:
     def missing(self, data: Path | None) -> str | None:
         trains = self.train if isinstance(self.train, tuple) else [self.train]
         paths = [path for path in (*trains, self.validation, self.test) if isinstance(path, str)]
-        if all(data is not None and (data / path).exists() for path in paths):
+        if all(data is not None and (data / path).exists() for path in paths):  # made here: there are none
             return None
         where = "--data is not given" if data is None else "it is not under --data"
         files = " and ".join(filter(None, [", ".join(paths[:-1]), *paths[-1:]]))
-        return f"{self.title} is missing ({where}): {self.how} {files} under the folder that --data names"
+        how, form = SOURCES[self.source or self.name]
+        return f"{self.title} is missing ({where}): {how} {files} under the folder that --data names ({form})"
 
 
 def _named(*corpora: PaperCorpus) -> dict[str, PaperCorpus]:
@@ -90,32 +89,30 @@ SENTENCES = _named(
         "i2b2-2010",
         "i2b2-2010/train",
         "i2b2-2010/test",
-        "sign the data use agreement at the n2c2 portal of Harvard's DBMI (portal.dbmi.hms.harvard.edu) and put "
-        "its folders of .txt, .con and .rel files in",
     ),
-    PaperCorpus("gad", "GAD", "biobert-tsv", "gad/1/train.tsv", "gad/1/test.tsv", BIOBERT),
-    PaperCorpus("eu-adr", "EU-ADR", "biobert-tsv", "eu-adr/1/train.tsv", "eu-adr/1/test.tsv", BIOBERT),
+    PaperCorpus("gad", "GAD", "biobert-tsv", "gad/1/train.tsv", "gad/1/test.tsv"),
+    PaperCorpus("eu-adr", "EU-ADR", "biobert-tsv", "eu-adr/1/train.tsv", "eu-adr/1/test.tsv"),
     PaperCorpus(SYNTHETIC, "the synthetic corpus", SYNTHETIC, options={"hospitals": 6, "notes": 60}),
 )
 
 
 def _eog(name: str, title: str, filtered: str, nearest: str = SYNTHETIC) -> PaperCorpus:
     train, dev, test = (f"{name}/eog/{part}{filtered}.data" for part in ("train", "dev", "test"))
-    return PaperCorpus(name, title, "eog", train, test, EOG, validation=dev, task={"pairs": name}, nearest=nearest)
+    return PaperCorpus(name, title, "eog", train, test, validation=dev, task={"pairs": name}, nearest=nearest)
 
 
 def _chemdisgene(name: str, what: str, only: str, head: str, tail: str) -> PaperCorpus:
     """Of its text only dev and test are near at hand, so the one is learnt from."""
     return PaperCorpus(
         name,
-        f"ChemDisGene ({what} pairs, related or not; trained on its dev part)",
+        f"ChemDisGene ({what} pairs, related or not, trained on its dev part)",
         "chemdisgene",
         "chemdisgene/dev_abstracts.txt.gz",
         "chemdisgene/test_abstracts.txt.gz",
-        CHEMDISGENE,
         {"only": only},
         validation=0.1,
         task={"pairs": [[head, tail]]},
+        source="chemdisgene",
     )
 
 
@@ -127,7 +124,6 @@ DOCUMENTS = _named(
         "pubtator",
         "chr/train.pubtator",
         "chr/test.pubtator",
-        "take it from NaCTeM (nactem.ac.uk/CHR) and put",
         {"joined": "same"},
         validation="chr/dev.pubtator",
         task={"pairs": "chr"},
@@ -140,7 +136,6 @@ DOCUMENTS = _named(
         "docred",
         "docred/train_annotated.json",
         "docred/dev.json",
-        "take it from github.com/thunlp/DocRED and put",
         validation=0.1,
         task={"pairs": "docred", "labels": DOCRED},
         nearest="re-docred",
@@ -153,7 +148,6 @@ DOCUMENTS = _named(
         "docred",
         "re-docred/dev_revised.json",
         "re-docred/test_revised.json",
-        "take it from github.com/tonytan48/Re-DocRED and put",
         validation=0.1,
         task={"pairs": "docred", "labels": DOCRED},
     ),
@@ -167,8 +161,6 @@ BAGS = _named(
         "opennre",
         "nyt10/nyt10_train.txt",
         "nyt10/nyt10_test.txt",
-        "take it from OpenNRE (github.com/thunlp/OpenNRE, benchmark/download_nyt10.sh), or bring NRE's text to that "
-        "format by 'grandrounds data convert --format nre --to opennre', and put",
         validation=0.1,
         nearest="gids",
     ),
@@ -178,7 +170,6 @@ BAGS = _named(
         "opennre",
         "mirgene/train.jsonl",
         "mirgene/test.jsonl",
-        "take it from its authors' repository (github.com/leebird/bionlp17), bring it to OpenNRE's JSON lines, and put",
         {"head_type": "miRNA", "tail_type": "gene"},
         validation=0.1,
         nearest="bere-dti",
@@ -189,7 +180,6 @@ BAGS = _named(
         "bere",
         "bere-dti/valid.json",
         "bere-dti/test.json",
-        "take it from its authors' repository (github.com/haiya1994/BERE) and put",
         validation=0.2,
         task={"precision_at": [10, 50]},
         nearest=SYNTHETIC_BAGS,
@@ -200,7 +190,6 @@ BAGS = _named(
         "nre",
         "gids/dev.tsv",
         0.2,
-        "take it from its authors' repository (github.com/SharmisthaJat/RE-DS-Word-Attention-Models) and put",
         validation=0.1,
         task={"precision_at": [50, 100]},
         nearest=SYNTHETIC_BAGS,

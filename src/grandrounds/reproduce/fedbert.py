@@ -20,6 +20,7 @@ from grandrounds.reproduce.fedbert_stages import (
     FEDERATED,
     MIMIC,
     NOTES,
+    SCRATCH,
     STAGES,
     START,
     STATED,
@@ -226,8 +227,15 @@ def _cycle_told(study: Study) -> str:
     once = one_seed(study.wish)
     return (
         f"Pre-trained encoders are those of cycle {cycles(study.wish)}; without pre-training it is the encoder that "
-        "they start from." + (f" Pre-training ran once, with seed {once}." if once is not None else "")
+        f"they start from{_pretrained_told(study)}."
+        + (f" Pre-training ran once, with seed {once}." if once is not None else "")
     )
+
+
+def _pretrained_told(study: Study) -> str:
+    """A start that is no random one changes what 'none' means."""
+    named = study.wish.encoder_place
+    return "" if named is None or named in SCRATCH else ", which is pretrained on other text and here not further"
 
 
 def _language_told(study: Study) -> list[str]:

@@ -6,17 +6,17 @@ second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from grandrounds.data.corpora import SYNTHETIC
 from grandrounds.errors import ConfigError
-from grandrounds.experiment.config import Config
-from grandrounds.experiment.ground import OF_NEW
+from grandrounds.experiment.config import SHAPES, Config
 from grandrounds.reproduce.corpora import SENTENCES, PaperCorpus
 from grandrounds.reproduce.protocol import Left
+from grandrounds.reproduce.settings import TRAINING, At, Said, Tell
 from grandrounds.reproduce.wish import Overrides, Wish
 
 FIRST = "pretraining."
@@ -52,7 +52,6 @@ NOTES = {
             "mimic-notes",
             "mimic-iii/NOTEEVENTS.csv",
             0.02,
-            "get access at PhysioNet (physionet.org/content/mimiciii, after its training, under its agreement) and put",
             validation=0.02,
             nearest=MTSAMPLES,
         ),
@@ -68,7 +67,6 @@ NOTES = {
             "notes-json",
             "text/mtsamples.jsonl",
             0.1,
-            "take its reports (mtsamples.com), a JSON line each with 'text' and 'specialty', and put them as",
             validation=0.1,
         ),
         {"scheme": "by", "by": "specialty", "sites": 5},
@@ -82,7 +80,7 @@ NOTES = {
             "positions": "sinusoidal",
             "attention": "beside",
         },
-        training={"batch_size": 4, "learning_rate": 3e-4, "warmup_steps": 100, "decay": 0.15},
+        training={"batch_size": 4, "learning_rate": 3e-4, "schedule": "linear", "warmup": 0.05},
     ),
     SYNTHETIC_NOTES: NotesCorpus(
         PaperCorpus(
@@ -132,8 +130,6 @@ STAGES = {
             "i2b2-2012",
             "i2b2-2012/train",
             "i2b2-2012/test",
-            "sign the data use agreement at the n2c2 portal of Harvard's DBMI (portal.dbmi.hms.harvard.edu) and put "
-            "its folders of .xml files in",
         ),
         "cdr",
     ),
@@ -145,8 +141,8 @@ STAGES = {
             "pubtator",
             _pubtator("Training"),
             _pubtator("Test"),
-            "take BioCreative V's CDR corpus and put",
             validation=_pubtator("Development"),
+            source="cdr-pubtator",
         ),
     ),
     SYNTHETIC: Stages(
@@ -165,7 +161,7 @@ def overrides(corpus: str, given: Overrides) -> Overrides:
         if given.get(key):
             raise ConfigError(f"'{key}' may end pre-training before the cycle whose encoder is used; give {CYCLES}")
     if corpus not in NOTES:
-        for key in OF_NEW:
+        for key in SHAPES:
             if f"model.{key}" in given:
                 raise ConfigError(f"'model.{key}' is of the encoder that is pre-trained: give {FIRST}model.{key}")
         return {key: value for key, value in given.items() if not key.startswith(FIRST)}
@@ -244,12 +240,14 @@ def _centralized(cycles: int) -> int:
 def _pretraining(notes: NotesCorpus, wish: Wish) -> dict[str, Any]:
     named = wish.encoder_place or notes.encoder
     scratch = named in SCRATCH
-    size = {"vocabulary": "sites", **notes.size} if named == "new" else {}
+    # From what sites count, `new` learns its word pieces, and a new head over a pretrained encoder how common they are.
+    counted = {} if named in (BERT_BASE, "tiny") else {"vocabulary": "sites"}
+    size = notes.size if named == "new" else {}
     return {
         "task": {"name": "masked_lm", "length": 128, "next_sentence": True},
         "data": {**notes.corpus.section(), "public": 0.1 if named == "tiny" else 0.0},
         "partition": dict(notes.partition),
-        "model": {"encoder": named, **size},
+        "model": {"encoder": named, **counted, **size},
         "training": {"epochs": 1, **(notes.training if scratch else {"batch_size": 32, "learning_rate": 5e-5})},
         "federation": {"rounds": cycles(wish), "weight_by": notes.weight_by, "evaluate_on": ["validation"]},
         "algorithm": {"name": "fedavg"},
@@ -268,53 +266,68 @@ def _tuning(entities: PaperCorpus, encoder: str, wish: Wish) -> dict[str, Any]:
     }
 
 
-def _told(tell: Mapping[str, Callable[[Config], object]], task: str, stage: str) -> dict[str, Any]:
-    def of_stage(one: Callable[[Config], object]) -> Callable[[Config], object]:
-        return lambda config: one(config) if config.task["name"] == task else None
+def _told(tell: Mapping[str, Tell], task: str, stage: str) -> dict[str, Tell]:
+    def of_stage(one: Tell) -> Tell:
+        def here(config: Config) -> object:
+            return one(config) if config.task["name"] == task else None
+
+        return At(one.key, whole=here) if isinstance(one, At) else here
 
     return {f"{stage}: {name}": of_stage(one) for name, one in tell.items()}
 
 
-_BOTH: dict[str, Callable[[Config], object]] = {
-    "silos": lambda config: config.partition.sites or f"one a {config.partition.by}",
-    "split by": lambda config: config.partition.by or config.partition.unit,
-    "weights": lambda config: config.federation.weight_by,
-    "epochs a cycle": lambda config: config.training.epochs,
-    "batch size": lambda config: config.training.batch_size,
-    "learning rate": lambda config: config.training.learning_rate,
+_BOTH: dict[str, Tell] = {
+    "silos": At("partition.sites", whole=lambda config: config.partition.sites or f"one a {config.partition.by}"),
+    "split by": At("partition.unit", whole=lambda config: config.partition.by or config.partition.unit),
+    "weights": At("federation.weight_by"),
+    "epochs a cycle": At("training.epochs"),
+    "batch size": At("training.batch_size"),
+    **TRAINING,
+}
+_OF_NOTES: dict[str, Tell] = {
+    "encoder": At("model.encoder", whole=lambda config: _size_told(config)),
+    "word pieces of a row": At("task.length"),
+    "next sentences": At("task.next_sentence", lambda on: "yes" if on else "no"),
+    "dropout": At("model.dropout", lambda share: OWN if share is None else share),
+    "positions": At("model.positions", lambda begin: begin or OWN),
+    "attention": At("model.attention", lambda begin: begin or OWN),
+    **_BOTH,
     "cycles": lambda config: config.federation.rounds,
 }
-_OF_NOTES: dict[str, Callable[[Config], object]] = {
-    "encoder": lambda config: _size_told(config),
-    "word pieces of a row": lambda config: config.task_options().length,
-    "next sentences": lambda config: "yes" if config.task_options().next_sentence else "no",
-    "dropout": lambda config: config.model.dropout,
-    "positions": lambda config: config.model.positions,
-    "attention": lambda config: config.model.attention,
+_OF_ENTITIES: dict[str, Tell] = {
     **_BOTH,
-    "warm-up": lambda config: f"{config.training.warmup_steps} steps" if config.training.warmup_steps else "none",
-    "decay a cycle": lambda config: config.training.decay,
+    "cycles": At("federation.rounds", whole=lambda config: _length_told(config)),
 }
-_OF_ENTITIES: dict[str, Callable[[Config], object]] = {**_BOTH, "cycles": lambda config: _length_told(config)}
+OWN = "the encoder's own"
 TOLD = {**_told(_OF_NOTES, "masked_lm", "pre-training"), **_told(_OF_ENTITIES, "ner", "fine-tuning")}
+
+
+def _of_bert(text: str, *values: object) -> Said:
+    """The paper leaves it to BERT's article, whose public code does not always agree with it."""
+    return Said(f"BERT's own: {text}", values)
+
+
 STATED = {
-    "pre-training: encoder": "BERT base",
-    "pre-training: word pieces of a row": "BERT's own",
-    "pre-training: next sentences": "BERT's own",
+    "pre-training: encoder": Said("BERT base", ("bert-base-cased", "bert-base-uncased")),
+    "pre-training: word pieces of a row": _of_bert("128, at last 512; in its code 128", 128),
+    "pre-training: next sentences": _of_bert("yes", "yes"),
     "pre-training: silos": 5,
     "pre-training: split by": "patient",
     "pre-training: weights": "patients",
     "pre-training: epochs a cycle": 1,
-    "pre-training: batch size": "BERT's own",
-    "pre-training: dropout": "BERT's own",
-    "pre-training: positions": "BERT's own",
-    "pre-training: attention": "BERT's own",
-    "pre-training: learning rate": "BERT's own",
-    "pre-training: warm-up": "BERT's own",
-    "pre-training: decay a cycle": "BERT's own",
-    "pre-training: cycles": "15, of which cycle 10 is used",
+    "pre-training: batch size": _of_bert("256; in its code 32", 32, 256),
+    "pre-training: dropout": _of_bert("0.1", 0.1, OWN),
+    "pre-training: positions": _of_bert("random", "random", OWN),
+    "pre-training: attention": _of_bert("random", "random", OWN),
+    "pre-training: optimizer": _of_bert("Adam with decoupled weight decay", "adamw"),
+    "pre-training: learning rate": _of_bert("1e-4; in its code 5e-5", 1e-4, 5e-5),
+    "pre-training: schedule of the rate": _of_bert("linear", "linear"),
+    "pre-training: warm-up of the rate": _of_bert("10,000 steps, 1% of the run", "1% of the run"),
+    "pre-training: weight decay": _of_bert("0.01", 0.01),
+    "pre-training: gradients clipped to a norm of": _of_bert("1 in its code", 1),
+    "pre-training: cycles": Said("15, of which cycle 10 is used", (10, 15)),
     "fine-tuning: silos": 5,
-    "fine-tuning: split by": "note",
+    "fine-tuning: split by": Said("note", ("note", "document")),
     "fine-tuning: weights": "notes",
     "fine-tuning: epochs a cycle": 1,
     "fine-tuning: batch size": 32,
@@ -325,8 +338,11 @@ STATED = {
 
 def _size_told(config: Config) -> str:
     model = config.model
+    if model.encoder == "tiny":
+        return model.encoder
     if model.encoder != "new":
-        return Path(model.encoder).name
+        first = "" if model.layers is None else f", the first {model.layers} layers"
+        return f"{Path(model.encoder).name}, pretrained{first}"
     return f"new, {model.layers or 4} layers x {model.width or 256}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from grandrounds.experiment.config import Config
 from grandrounds.experiment.ground import LEARNT
 from grandrounds.metrics.ranking import TOP
 from grandrounds.reports.plots import Curve
@@ -20,6 +19,7 @@ from grandrounds.reproduce.figures import Points, by_round, precision_by_recall
 from grandrounds.reproduce.measures import NOT_THEIRS, grid_changes, percent, printed, scores, selection_told
 from grandrounds.reproduce.paper import Cell, PaperTable, Row
 from grandrounds.reproduce.protocol import TOLD, Paper, Study, Target
+from grandrounds.reproduce.settings import At, Said, Tell
 from grandrounds.reproduce.wish import Overrides, Wish
 
 METHODS = {"ave": "AVG", "one": "ONE", "att": "ATT", "att_ra": "ATT_RA", "lazy_mil": "this work"}
@@ -39,26 +39,20 @@ STATED = {
     "sites, K": 100,
     "batch size, B": 32,
     "local epochs, E": 3,
-    "learning rate": "0.05, 0.08, 0.1 or 0.2, by grid search",
-    "decay a round": "0.01 or 0.05, by grid search",
-    "weight decay": "1e-05 or 1e-06, by grid search",
-    "dropout": "0.1, 0.2 or 0.5, by grid search",
+    "learning rate": Said("0.05, 0.08, 0.1 or 0.2, by grid search", (0.05, 0.08, 0.1, 0.2)),
+    "rate's decay a round": Said("0.01 or 0.05, by grid search", (0.01, 0.05)),
+    "weight decay": Said("1e-05 or 1e-06, by grid search", (1e-5, 1e-6)),
+    "dropout": Said("0.1, 0.2 or 0.5, by grid search", (0.1, 0.2, 0.5)),
     "optimizer": "sgd",
     "server's share of train": 0,
-    "rounds": "not said",
-    "best round": "by test, in its public code",
+    "round that counts": "the best on test, in its public code",
     "a site weighs": "uniform",
 }
-TOLD_HERE: Mapping[str, Callable[[Config], object]] = {
+TOLD_HERE: Mapping[str, Tell] = {
     **{name: tell for name, tell in TOLD.items() if name not in ("warm-up epochs", "fraction a round, C")},
-    "word vectors": lambda config: Path(config.model.vectors).name if config.model.vectors else "learnt, 50 wide",
-    "decay a round": lambda config: config.training.decay,
-    "weight decay": lambda config: config.training.weight_decay,
-    "dropout": lambda config: config.task_options().dropout,
-    "optimizer": lambda config: config.training.optimizer,
-    "validation": lambda config: config.data.validation,
-    "best round": lambda config: "by validation" if config.data.validation else "the last",
-    "a site weighs": lambda config: config.federation.weight_by,
+    "word vectors": At("model.vectors", lambda file: Path(file).name if file else "learnt, 50 wide"),
+    "validation": At("data.validation"),
+    "a site weighs": At("federation.weight_by"),
 }
 
 

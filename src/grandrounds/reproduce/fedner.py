@@ -10,14 +10,20 @@ from grandrounds.data import masking
 from grandrounds.errors import ConfigError
 from grandrounds.reports.runs import Run
 from grandrounds.reproduce.fedner_arms import (
+    BERT,
+    ELMO,
     STATED,
     TITLES,
     TOLD,
     alone_and_together,
+    arm,
     content,
     full,
+    languages,
+    mixed_schemes,
     splits,
     taggers,
+    with_language,
 )
 from grandrounds.reproduce.figures import by_setting, dots
 from grandrounds.reproduce.measures import NOT_THEIRS, percent, printed, selection_told
@@ -27,6 +33,7 @@ from grandrounds.reproduce.protocol import Paper, Study, Target
 from grandrounds.reproduce.wish import Overrides, Wish
 
 ALONE, TOGETHER = "alone", "FedNER"
+MIXED = "FedNER, tag schemes mixed"
 STRICT, RELAXED = "strict F1", "relaxed F1"
 SCORES = {
     STRICT: "f1",
@@ -71,18 +78,38 @@ def table1(study: Study) -> PaperTable:
 
 def table2(study: Study) -> PaperTable:
     (corpus,) = study.places.values()
-    named = {tagger: alone_and_together(tagger, study.wish) for tagger in taggers(study.wish)}
-    arms = {f"{tagger}-alone": own[f"{tagger}-alone"] for tagger, own in named.items()}
-    together = f"{full(study.wish)}-fedner"
-    runs = study.run(corpus, {**arms, together: named[full(study.wish)][together]})
-    rows = []
+    wish = study.wish
+    arms = {f"{tagger}-alone": arm(tagger, "local_only", wish) for tagger in taggers(wish) if tagger != "elmoner"}
+    models = {title: (f"{tagger}-alone", tagger) for tagger, title in TITLES.items() if tagger != "elmoner"}
+    for kind in (ELMO, BERT):
+        own = with_language(kind, wish) or {}
+        arms |= own
+        alone, together = own or ("", "")
+        models[_titled(TITLES["elmoner"], kind)] = (alone, "elmoner" if kind == ELMO else "")
+        models[_titled(TOGETHER, kind)] = (together, "fedner" if kind == ELMO else "")
+    if not languages(wish):
+        together = f"{full(wish)}-fedner"
+        arms[together] = arm(full(wish), "fedner", wish)
+        models[f"{TOGETHER} without a language model"] = (together, "")
+    mixed, scheme = mixed_schemes(corpus, wish)
+    arms[mixed] = scheme
+    models[MIXED] = (mixed, "")
+    runs = study.run(corpus, arms)
+    rows, printed = [], numbers()["table2"]
     for role in ROLES:
         site, section = PLATFORMS[corpus].of_role(role).name, PLATFORMS[corpus].called(role)
-        for tagger, title in {**TITLES, "fedner": TOGETHER}.items():
-            repeats = runs.get(together if tagger == "fedner" else f"{tagger}-alone", ())
-            cells = zip(numbers()["table2"][role][tagger], SCORES.values(), strict=True)
-            rows.append(Row(title, [_cell(repeats, site, score, paper) for paper, score in cells], section))
-    notes = [_RELAXED, selection_told(runs), *_language_told(study.wish)]
+        for title, (name, tagger) in models.items():
+            theirs = printed[role].get(tagger, [None] * len(SCORES))
+            cells = [_cell(runs.get(name, ()), site, s, p) for p, s in zip(theirs, SCORES.values(), strict=True)]
+            rows.append(Row(title, cells, section, not_run=not name))
+    first = PLATFORMS[corpus].called(ROLES[0])
+    notes = [
+        _RELAXED,
+        f"{MIXED}: {first} tags in BIOES, the others in BIO. The paper has no such row.",
+        selection_told(runs),
+        *_language_told(wish),
+        _FOOTNOTE,
+    ]
     return PaperTable(study.name, "", "percent", "model", list(SCORES), rows, notes)
 
 
@@ -161,20 +188,25 @@ def figure5(study: Study) -> PaperTable:
 
 def figure6(study: Study) -> PaperTable:
     (corpus,) = study.places.values()
-    arms = {tagger: alone_and_together(tagger, study.wish) for tagger in taggers(study.wish)}
-    runs = study.run(corpus, {name: own for both in arms.values() for name, own in both.items()})
-    site, theirs = PLATFORMS[corpus].of_role("ADE Corpus").name, numbers()["table2"]["ADE Corpus"]
+    made: dict[str, tuple[str, dict[str, Overrides]]] = {
+        title: (tagger, alone_and_together(tagger, study.wish))
+        for tagger, title in TITLES.items()
+        if tagger != "elmoner"
+    }
+    for kind, tagger in ((ELMO, "elmoner"), (BERT, "")):
+        made[_titled(TITLES["elmoner"], kind)] = (tagger, with_language(kind, study.wish) or {})
+    runs = study.run(corpus, {name: own for _, both in made.values() for name, own in both.items()})
+    site, printed = PLATFORMS[corpus].of_role("ADE Corpus").name, numbers()["table2"]["ADE Corpus"]
     rows, panel = [], {}
-    for tagger, title in TITLES.items():
-        if tagger in arms:
-            alone, together = (runs[name] for name in arms[tagger])
-            cells = []
-            for score in (STRICT, RELAXED):
-                at = list(SCORES).index(score)
-                ours = theirs["fedner"][at] if tagger == "elmoner" else None
-                cells.append(_cell(alone, site, SCORES[score], theirs[tagger][at]))
-                cells.append(_cell(together, site, SCORES[score], ours))
-            rows.append(Row(title, cells))
+    for title, (tagger, both) in made.items():
+        alone, together = (runs[name] for name in both) if both else ((), ())
+        cells = []
+        for score in (STRICT, RELAXED):
+            at = list(SCORES).index(score)
+            cells.append(_cell(alone, site, SCORES[score], printed[tagger][at] if tagger else None))
+            cells.append(_cell(together, site, SCORES[score], printed["fedner"][at] if tagger == "elmoner" else None))
+        rows.append(Row(title, cells, not_run=not both))
+        if both:
             panel[title] = {ALONE: cells[0].middle, TOGETHER: cells[1].middle}
     notes = [
         _on(study, "ADE Corpus"),
@@ -182,6 +214,7 @@ def figure6(study: Study) -> PaperTable:
         "tagger, which figure 4 looks for; here words and CNN are shared, as by default.",
         selection_told(runs),
         *_language_told(study.wish),
+        _FOOTNOTE,
     ]
     columns = [f"{score}, {how}" for score in (STRICT, RELAXED) for how in (ALONE, TOGETHER)]
     figure = dots(study.target.title, f"{STRICT}, %", {"": panel})
@@ -267,13 +300,28 @@ def _on(study: Study, role: str) -> str:
     return f"Scores are of {PLATFORMS[corpus].called(role)}; every platform takes part."
 
 
+def _titled(model: str, kind: str) -> str:
+    """The paper's language model goes without saying."""
+    return model if kind == ELMO else f"{model} with {kind}"
+
+
 def _language_told(wish: Wish) -> list[str]:
-    if wish.encoder:
-        return []
-    return [
-        "--encoder names no language model: ELMoNER is left out, and FedNER is of CNN-CLSTM-CRF, which is ELMoNER "
-        "without one."
-    ]
+    given = languages(wish)
+    if not given:
+        return [
+            "--encoder names no language model: ELMoNER is left out, and FedNER is of CNN-CLSTM-CRF, which is ELMoNER "
+            f"without one. {_GET_ELMO}"
+        ]
+    if ELMO not in given:
+        return [f"--encoder names a transformer, which ELMoNER reads instead of ELMo. {_GET_ELMO}"]
+    return [] if BERT in given else ["With --encoder ELMO,BERT both language models are run, as in its footnote 3."]
+
+
+_FOOTNOTE = "In its footnote 3 the paper tried BERT too, and found ELMo better; it prints no numbers."
+_GET_ELMO = (
+    "ELMo is to be had at allenai.org/allennlp/software/elmo: put its ..._options.json and ..._weights.hdf5 into one "
+    "folder and name that by --encoder ELMO, or --encoder ELMO,BERT for both."
+)
 
 
 PAPER = Paper(

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import Config
-from grandrounds.models.taggers import TAGGERS
+from grandrounds.models.taggers import DEFAULT, TAGGERS
 from grandrounds.reproduce.platforms import PLATFORMS
+from grandrounds.reproduce.settings import TRAINING, At, Said, Tell
 from grandrounds.reproduce.wish import Overrides, Wish
+from grandrounds.tasks.ner_language import is_elmo
 
 TITLES = {
     "cnn_crf": "CNN-CRF",
@@ -20,46 +23,55 @@ TITLES = {
     "cnn_clstm_crf": "CNN-CLSTM-CRF",
     "elmoner": "ELMoNER",
 }
+ELMO, BERT = "ELMo", "BERT"
+"""Language models by their kind, the paper's first; any transformer is of BERT's."""
+ELMO_NAMES = ("elmo", "ELMo", *(f"elmo_2x4096_512_2048cnn_2xhighway{kind}_options.json" for kind in ("", "_5.5B")))
+"""How its folder, or its official options file, is called."""
 STATED = {
-    "language model": "ELMo",
-    "word vectors": "GloVe, 300 wide",
+    "language model": Said("ELMo", ELMO_NAMES),
+    "word vectors": Said("GloVe, 300 wide", tuple(f"glove.{tokens}.300d.txt" for tokens in ("6B", "42B", "840B"))),
     "character width": 100,
     "filters": 200,
     "hidden states": "2 x 200",
     "dropout": 0.2,
     "tag scheme": "BIO",
+    "private at a platform": "lstm, crf",
     "optimizer": "adam",
     "learning rate": 0.001,
     "sentences an iteration, N": 64,
     "tested on": "0.2",
-    "validation": "not said",
+    "share of train at platforms": 1,
     "rounds": "until it converges",
 }
-TOLD: Mapping[str, Callable[[Config], object]] = {
-    "language model": lambda config: Path(config.task_options().language or "none").name,
-    "word vectors": lambda config: Path(config.model.vectors).name if config.model.vectors else "learnt, 50 wide",
-    "character width": lambda config: config.task_options().character_width,
-    "filters": lambda config: config.task_options().filters,
-    "hidden states": lambda config: f"2 x {config.task_options().hidden}",
-    "dropout": lambda config: config.task_options().dropout,
-    "tag scheme": lambda config: config.task_options().scheme,
-    "optimizer": lambda config: config.training.optimizer,
-    "learning rate": lambda config: config.training.learning_rate,
-    "sentences an iteration, N": lambda config: config.complete()["algorithm"]["batch"],
-    "sentences a step alone": lambda config: _of_sites(config, lambda name: config.training_at(name).batch_size),
+TOLD: Mapping[str, Tell] = {
+    "language model": At("task.language", lambda place: Path(place or "none").name),
+    "word vectors": At("model.vectors", lambda file: Path(file).name if file else "learnt, 50 wide"),
+    "character width": At("task.character_width"),
+    "filters": At("task.filters"),
+    "hidden states": At("task.hidden", lambda states: f"2 x {states}"),
+    "dropout": At("task.dropout"),
+    "tag scheme": At("task.scheme"),
+    "private at a platform": At("algorithm.private", lambda parts: ", ".join(parts) or "nothing"),
+    "sentences an iteration, N": At("algorithm.batch"),
+    "sentences a step alone": At(
+        "training.batch_size", whole=lambda config: _of_sites(config, lambda name: config.training_at(name).batch_size)
+    ),
     "tested on": lambda config: _of_sites(config, lambda name: _told_test(config.sites[name].test)),
-    "validation": lambda config: config.data.validation,
-    "share of train at platforms": lambda config: config.data.train_share,
-    "rounds": lambda config: config.federation.rounds,
-    "epochs a round, alone": lambda config: config.training.epochs,
-    "iterations a round, FedNER": lambda config: config.complete()["algorithm"]["iterations"],
+    "validation": At("data.validation"),
+    "server's text": At("data.public"),
+    "share of train at platforms": At("data.train_share"),
+    "rounds": At("federation.rounds"),
+    "epochs a round, alone": At("training.epochs"),
+    "iterations a round, FedNER": At("algorithm.iterations"),
+    **TRAINING,
 }
 
 
 def content(corpus: str, wish: Wish) -> dict[str, Any]:
     """The paper's protocol as a config; --encoder is the language model, without which there is no ELMoNER."""
     platforms = PLATFORMS[corpus]
-    language = {"language": wish.encoder_place} if wish.encoder else {}
+    given = list(languages(wish).values())
+    language = {"language": given[0]} if given else {}
     vectors = platforms.vectors
     words: dict[str, Any] = {}
     if "model.vectors" not in wish.overrides and vectors and wish.data and (wish.data / vectors).exists():
@@ -90,6 +102,31 @@ def full(wish: Wish) -> str:
     return "elmoner" if wish.encoder else "cnn_clstm_crf"
 
 
+def languages(wish: Wish) -> dict[str, str]:
+    """Where the language models lie that --encoder names: ELMo, a transformer, or both with a comma between."""
+    found: dict[str, str] = {}
+    for name in (wish.encoder or "").split(",") if wish.encoder else []:
+        place = wish.place(name.strip())
+        kind = ELMO if is_elmo(place, wish.data or Path()) else BERT
+        if found.setdefault(kind, place) != place:
+            raise ConfigError(f"--encoder names two language models of {kind}'s kind; give ELMo's and a transformer")
+    return {kind: found[kind] for kind in (ELMO, BERT) if kind in found}
+
+
+def with_language(kind: str, wish: Wish) -> dict[str, Overrides] | None:
+    """The full tagger alone and under FedNER with such a language model; None where --encoder names none."""
+    given = languages(wish)
+    if kind not in given:
+        return None
+    arms = alone_and_together("elmoner", wish)
+    if kind == next(iter(given)):
+        return arms
+    return {
+        name.replace("elmoner", f"elmoner-{kind.lower()}"): {**own, "task.language": given[kind]}
+        for name, own in arms.items()
+    }
+
+
 def taggers(wish: Wish) -> list[str]:
     """Those that can be run, the full one first."""
     return [full(wish), *(name for name in TITLES if name not in (full(wish), "elmoner"))]
@@ -106,17 +143,24 @@ def alone_and_together(tagger: str, wish: Wish) -> dict[str, Overrides]:
     return {f"{tagger}-alone": arm(tagger, "local_only", wish), f"{tagger}-fedner": arm(tagger, "fedner", wish)}
 
 
+def mixed_schemes(corpus: str, wish: Wish) -> tuple[str, Overrides]:
+    """FedNER where the first platform tags in BIOES and the others in BIO: the arm's name, and what it changes."""
+    first = PLATFORMS[corpus].corpora[0].name
+    own = arm(full(wish), "fedner", wish)
+    return f"{full(wish)}-fedner-mixed", {**own, f"sites.{first}.task.scheme": "BIOES"}
+
+
 def splits(tagger: str, wish: Wish) -> dict[str, tuple[str, Overrides]]:
     """By what is shared, from nothing to everything: the arm's name, and what it changes."""
     kind = TAGGERS[tagger]
-    layers = [*kind.context, "crf"]
+    layers = list(kind.layers())
     (alone, separate), (default, _) = alone_and_together(tagger, wish).items()
     found = {"nothing": (alone, separate)}
     for above in range(len(layers) + 1):
         private = layers[above:]
         shared = " + ".join(["embeddings", *layers[:above]]) if private else "everything"
         own = arm(tagger, "fedner", wish)
-        if tuple(private) == kind.private:
+        if tuple(private) == kind.splits()[DEFAULT]:
             found[shared] = (default, own)
         else:
             name = f"{tagger}-private-{'-'.join(private) or 'nothing'}"
@@ -125,7 +169,10 @@ def splits(tagger: str, wish: Wish) -> dict[str, tuple[str, Overrides]]:
 
 
 def _of_sites(config: Config, tell: Callable[[str], object]) -> str:
-    return ", ".join(f"{tell(name)} ({name})" for name in config.sites)
+    """Once, where it is the same at all of them."""
+    found = {name: str(tell(name)) for name in config.sites}
+    (one, *others) = dict.fromkeys(found.values())
+    return ", ".join(f"{value} ({name})" for name, value in found.items()) if others else one
 
 
 def _told_test(test: object) -> str:

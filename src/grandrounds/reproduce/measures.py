@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -58,19 +58,20 @@ def grid_changes(grid: Iterable[Mapping[str, Any]]) -> dict[str, Overrides]:
 
 
 def rounds_to_target(
-    study: Study, changed: Mapping[str, Overrides], methods: Collection[str]
+    study: Study, changed: Mapping[str, Overrides], methods: Mapping[str, Overrides]
 ) -> dict[tuple[str, str], list[float | None]]:
-    """For every change of the protocol and every method, the first round whose test F1 reaches the target."""
+    """For every change of the protocol and every method, which is an arm of its own, the first round whose test F1
+    reaches the target."""
     (corpus,) = study.places.values()
     target = study.wish.target_f1
     stop: Overrides = {"federation.stop_at_f1": target, "federation.evaluate_every": 1}
     arms = {
         (change, method): (
             f"{method}-{change.replace('=', '').replace(' ', '-')}-to-{target:g}",
-            {"algorithm.name": method, **own, **stop},
+            {**arm, **own, **stop},
         )
         for change, own in changed.items()
-        for method in methods
+        for method, arm in methods.items()
     }
     runs = study.run(corpus, dict(arms.values()))
     return {

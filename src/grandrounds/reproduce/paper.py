@@ -15,6 +15,7 @@ from rich.text import Text
 from grandrounds.reports.wording import ABSENT, byte_size, count
 
 QUOTED = "quoted"
+NOT_RUN = "not run"
 UNITS: Mapping[str, Callable[[float], str]] = {
     "percent": lambda value: f"{value:.2f}",
     "share": lambda value: f"{value:.4f}",
@@ -23,6 +24,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
     "figure": lambda value: f"{value:.2f}" if abs(value) >= 100 else f"{value:.4g}",
     "rounds": lambda value: f"{value:g}",
     "bytes": byte_size,
+    "minutes": lambda value: f"{value:.2f}" if value >= 0.01 else f"{value:.1g}",
 }
 
 
@@ -56,14 +58,16 @@ class Row:
     section: str = ""
     quoted: bool = False
     """Another paper's system, which the paper quotes and nobody runs."""
+    not_run: bool = False
+    """It could be, but what it needs was not given; a note says what."""
 
-    def texts(self, unit: str) -> list[str]:
-        """Paper and measured of each cell, in turn."""
+    def texts(self, *units: str) -> list[str]:
+        """Paper and measured of each cell, in turn; of one unit, or a unit a cell."""
         printed = any(cell.paper is not None for cell in self.cells)
         texts = []
-        for cell in self.cells:
+        for cell, unit in zip(self.cells, units if len(units) > 1 else units * len(self.cells), strict=True):
             texts.append(_shown(cell.paper, unit) if printed else "")
-            texts.append(QUOTED if self.quoted else _measured(cell, unit))
+            texts.append(QUOTED if self.quoted else NOT_RUN if self.not_run else _measured(cell, unit))
         return texts
 
 
@@ -74,6 +78,7 @@ class Setting:
     name: str
     paper: str
     here: str
+    differs: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,24 +99,37 @@ class PaperTable:
     command: str = ""
     figure: str | None = None
     """SVG."""
+    units: Sequence[str] = ()
+    """Of the columns, where they have not all the same."""
+    search: Mapping[str, Any] = field(default_factory=dict)
+    """Learning rates that were tried for an arm, their validation scores, and the one that was taken."""
+
+    @property
+    def differences(self) -> list[str]:
+        """The settings in which this is not the paper's protocol."""
+        return [line.name for line in self.protocol if line.differs]
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "target": self.target,
             "title": self.title,
             "unit": self.unit,
+            **({"units": dict(zip(self.columns, self.units, strict=True))} if self.units else {}),
             "rows": [
                 {
                     "name": row.name,
                     "section": row.section,
                     "quoted": row.quoted,
+                    **({"not_run": True} if row.not_run else {}),
                     "cells": {name: cell.to_dict() for name, cell in zip(self.columns, row.cells, strict=True)},
                 }
                 for row in self.rows
             ],
             "notes": list(self.notes),
             "protocol": {line.name: {"paper": line.paper, "here": line.here} for line in self.protocol},
+            "differs": self.differences,
             "arms": {name: dict(own) for name, own in self.arms.items()},
+            **({"search": dict(self.search)} if self.search else {}),
             "command": self.command,
         }
 
@@ -128,14 +146,15 @@ class PaperTable:
         parts.append(_markdown(head, rows))
         parts += ["\n".join(f"- {note}" for note in self.notes)] if self.notes else []
         if self.protocol:
-            parts += [
-                "## Protocol",
-                _markdown(["setting", "paper", "here"], [[s.name, s.paper, s.here] for s in self.protocol], words=3),
-            ]
+            lines = [[s.name, s.paper, s.here, "differs" if s.differs else ""] for s in self.protocol]
+            parts += ["## Protocol", _markdown(["setting", "paper", "here", ""], lines, words=4)]
         changed = {name: own for name, own in self.arms.items() if own}
         if changed:
             told = [f"- {name}: {', '.join(f'`{k}={v}`' for k, v in own.items())}" for name, own in changed.items()]
             parts.append("What an arm changes of it:\n\n" + "\n".join(told))
+        if self.search:
+            chosen = [f"- {name}: `{found['chosen']}` of {_tried(found)}" for name, found in self.search.items()]
+            parts.append("Learning rates, chosen by validation with the first seed:\n\n" + "\n".join(chosen))
         return "\n\n".join(parts) + "\n"
 
     def to_rich(self) -> RichTable:
@@ -159,12 +178,16 @@ class PaperTable:
         return ("paper", "measured") if printed else ("measured",)
 
     def _texts(self, row: Row) -> list[str]:
-        texts = row.texts(self.unit)
+        texts = row.texts(*(self.units or [self.unit]))
         return [row.name, *(texts if "paper" in self._which else texts[1::2])]
 
     def _sections(self) -> list[tuple[str, list[Row]]]:
         names = dict.fromkeys(row.section for row in self.rows)
         return [(name, [row for row in self.rows if row.section == name]) for name in names]
+
+
+def _tried(found: Mapping[str, Any]) -> str:
+    return ", ".join(f"{rate} ({ABSENT if s is None else f'{s:.4g}'})" for rate, s in found["tried"].items())
 
 
 def _shown(value: float | None, unit: str) -> str:

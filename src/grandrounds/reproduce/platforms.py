@@ -45,9 +45,7 @@ class Platforms:
     def missing(self, data: Path | None) -> str | None:
         sentences = [corpus.missing(data) for corpus in self.corpora]
         if isinstance(self.public, str):
-            text = PaperCorpus(
-                "", "the server's text", "conll", self.public, how="put the part of a corpus that no platform has as"
-            )
+            text = PaperCorpus("server-text", "the server's text", "conll", self.public)
             sentences.append(text.missing(data))
         return "; ".join(filter(None, sentences)) or None
 
@@ -73,7 +71,6 @@ ADE = PaperCorpus(
     "ade",
     ("ade-corpus/DRUG-AE.rel", "ade-corpus/DRUG-DOSE.rel"),
     0.2,
-    "take version 2 from its authors (Gurulingappa et al., 2012) and put",
 )
 
 
@@ -92,8 +89,6 @@ PLATFORMS = {
                 "cadec",
                 "cadec",
                 0.2,
-                "take it from CSIRO's data access portal (data.csiro.au, under its licence) and put its folders 'text' "
-                "and 'original' into",
             ),
             ADE,
             PaperCorpus(
@@ -102,8 +97,6 @@ PLATFORMS = {
                 "smm4h",
                 "smm4h/train.tsv",
                 0.2,
-                "register for the shared task of 2019 (healthlanguageprocessing.org/smm4h), whose tweets come under "
-                "Twitter's terms, and put the training file of task 2 as",
             ),
         ),
         batches=(34, 20, 10),
@@ -119,7 +112,6 @@ PLATFORMS = {
                 "conll",
                 ("psytar/train.txt", "psytar/dev.txt"),
                 "psytar/test.txt",
-                "take it from its authors (Zolnoori et al., 2019), in the CoNLL format, and put",
             ),
             ADE,
             PaperCorpus(
@@ -128,7 +120,6 @@ PLATFORMS = {
                 "conll",
                 "bc5cdr-ner/train.tsv",
                 "bc5cdr-ner/test.tsv",
-                "take BioCreative V's CDR corpus in the CoNLL format and put",
             ),
         ),
         batches=(23, 17, 24),

@@ -12,27 +12,39 @@ from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.experiment.config import Config, make_config
 from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.many import Arm
+from grandrounds.experiment.provenance import provenance
 from grandrounds.federation.files import write_whole
 from grandrounds.reports.runs import Run, read_run
 from grandrounds.reproduce.corpora import Place
 from grandrounds.reproduce.paper import PaperTable, Setting
-from grandrounds.reproduce.wish import Overrides, Wish
+from grandrounds.reproduce.settings import NOT_SAID, TRAINING, At, Ran, Tell, joined, settings
+from grandrounds.reproduce.wish import Overrides, Wish, placeless
 
 Runner = Callable[[Sequence[Arm], Path], object]
 """Runs arms to their end in their folders; the path is where data starts."""
 
-TOLD: Mapping[str, Callable[[Config], object]] = {
-    "encoder": lambda config: Path(config.model.encoder).name,  # a folder's place is nobody's business
-    "warm-up epochs": lambda config: config.model.warm_up,
-    "partition": lambda config: config.partition.scheme,
-    "sites, K": lambda config: config.partition.sites,
-    "fraction a round, C": lambda config: config.federation.fraction,
-    "batch size, B": lambda config: config.training.batch_size,
-    "local epochs, E": lambda config: config.training.epochs,
-    "learning rate": lambda config: config.training.learning_rate,
-    "server's share of train": lambda config: config.data.public,
-    "rounds": lambda config: config.federation.rounds,
+TOLD: Mapping[str, Tell] = {
+    "encoder": At("model.encoder", lambda encoder: Path(encoder).name),  # a folder's place is nobody's business
+    "warm-up epochs": At("model.warm_up"),
+    "partition": At("partition.scheme"),
+    "sites, K": At("partition.sites"),
+    "fraction a round, C": At("federation.fraction"),
+    "batch size, B": At("training.batch_size"),
+    "local epochs, E": At("training.epochs"),
+    "server's share of train": At("data.public"),
+    "dropout": At("task.dropout"),
+    "rounds": At("federation.rounds"),
+    **TRAINING,
 }
+FACTORS = (1 / 3, 1, 3)
+"""Of the protocol's learning rate: what a search tries."""
+TRIAL: Overrides = {
+    "federation.stop_at_f1": 0.0,
+    "federation.evaluate_on": ["validation"],
+    "federation.keep_models": False,
+}
+HELD_OUT = 0.1
+"""What a search takes of train to choose by, where the protocol has no validation data."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,8 @@ class Target:
     make: Callable[[Study], PaperTable]
     asked: bool = False
     """Run only where somebody names it."""
+    rounds: int | None = None
+    """Where nobody wishes otherwise; None: the paper's."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +87,7 @@ class Paper:
     """How often the paper runs, and what it reports."""
     corpora: Mapping[str, Place]
     """Those that it can be run on."""
-    told: Mapping[str, Callable[[Config], object]] = field(default_factory=lambda: TOLD)
+    told: Mapping[str, Tell] = field(default_factory=lambda: TOLD)
     """The settings to be told, and what a config says of each."""
     rounds: int = 30
     target_f1: float | None = 0.72
@@ -93,7 +107,8 @@ class Study:
         self.places, self.missing = places(paper, name, wish)
         self.arms: dict[str, Overrides] = {}
         self.notes: list[str] = []
-        self._configs: dict[str, Config] = {}
+        self.search: dict[str, dict[str, Any]] = {}
+        self._ran: dict[tuple[str, str], Ran] = {}
 
     @property
     def base(self) -> Path:
@@ -116,25 +131,58 @@ class Study:
     ) -> dict[str, list[Run]]:
         """The arms' runs, one a seed. An arm's name is its folder's, so that targets with the same arm share it; one
         that has been run for longer is told, unless the target looks up rounds by their number."""
+        if self.wish.search:
+            arms = self._searched(corpus, arms, (seeds or self.seeds)[0])
         made = list(self._made(corpus, arms, seeds or self.seeds))
-        waiting = [arm for arm in made if not _finished(arm)]
-        if waiting:
-            self._runner(waiting, self.base)
+        self._finish(made)
         runs = {name: [read_run(arm.folder) for arm in made if arm.name == name] for name in arms}
         self.arms.update({name: _told(own) for name, own in arms.items()})
         if not by_round:
             self._note_longer(arms, runs)
         return runs
 
+    def _finish(self, arms: Sequence[Arm]) -> None:
+        waiting = [arm for arm in arms if not _finished(arm)]
+        if waiting:
+            self._runner(waiting, self.base)
+
+    def _searched(self, corpus: str, arms: Mapping[str, Overrides], seed: int) -> dict[str, Overrides]:
+        """The arms with the learning rates that do best on validation data, by one seed's runs."""
+        trials: dict[str, dict[float, Arm]] = {}
+        for name, own in arms.items():
+            config = self._config_at(corpus, own, seed)
+            held_out = {} if config.data.validation else {"data.validation": HELD_OUT}
+            trials[name] = {}
+            for rate in (float(f"{factor * config.training.learning_rate:.2g}") for factor in FACTORS):
+                changed = {**own, **TRIAL, **held_out, "training.learning_rate": rate}
+                folder = self.wish.out / "search" / corpus / f"{name}-rate{rate:g}-seed{seed}"
+                trials[name][rate] = Arm(folder.name, self._config_at(corpus, changed, seed), folder)
+        self._finish([arm for rates in trials.values() for arm in rates.values()])
+        found = dict[str, Overrides]()
+        for name, own in arms.items():
+            results = {rate: read_run(arm.folder).result for rate, arm in trials[name].items()}
+            scores = {rate: r.validation.headline for rate, r in results.items() if r and r.validation}
+            best = max(scores, key=lambda rate: scores[rate].better)
+            tried = {f"{rate:g}": score.value for rate, score in scores.items()}
+            self.search[name] = {"tried": tried, "chosen": f"{best:g}"}
+            found[name] = {**own, "training.learning_rate": best}
+        return found
+
     def folder(self, corpus: str, arm: str, seed: int) -> Path:
         return self.wish.out / "arms" / corpus / f"{arm}-seed{seed}"
 
     def _made(self, corpus: str, arms: Mapping[str, Overrides], seeds: Sequence[int]) -> Iterator[Arm]:
-        self._configs[corpus] = self.config(corpus)
+        theirs = next((theirs for theirs, ours in self.places.items() if ours == corpus), next(iter(self.places)))
         for seed in seeds:
             for name, own in arms.items():
-                found = {key: self.place(v, seed) if isinstance(v, Left) else v for key, v in own.items()}
-                yield Arm(name, self.config(corpus, {**found, "seed": seed}), self.folder(corpus, name, seed))
+                config = self._config_at(corpus, own, seed)
+                keys = own.keys() - ({"training.learning_rate"} if self.wish.search else set())
+                self._ran[corpus, name] = Ran(name, corpus, config, keys, self.paper.stated(theirs))
+                yield Arm(name, config, self.folder(corpus, name, seed))
+
+    def _config_at(self, corpus: str, own: Overrides, seed: int) -> Config:
+        found = {key: self.place(v, seed) if isinstance(v, Left) else v for key, v in own.items()}
+        return self.config(corpus, {**found, "seed": seed})
 
     def place(self, left: Left, seed: int) -> str:
         own = seed if left.seed is None else left.seed
@@ -154,6 +202,7 @@ class Study:
             notes=[*self._places_told(), *table.notes, *self.notes, *self.missing],
             protocol=self._protocol(),
             arms=self.arms,
+            search=self.search,
             command=self.wish.command(self.paper.name, self.name),
         )
 
@@ -167,17 +216,18 @@ class Study:
                 )
 
     def _protocol(self) -> list[Setting]:
-        if not self._configs:
+        if not self._ran:
             return []
-        stated = [self.paper.stated(corpus) for corpus in self.places]
-        lines = [
-            Setting(name, _joined(s.get(name, "") for s in stated), _joined(map(tell, self._configs.values())))
-            for name, tell in self.paper.told.items()
+        seeds = self.wish.seeds
+        repeats = f"{seeds}, the {self.paper.average}" if seeds > 1 else "1"
+        titles = {name: corpus.title for name, corpus in self.paper.corpora.items()}
+        theirs, ours = (joined(titles[name] for name in names) for names in (self.places, self.places.values()))
+        return [
+            Setting("corpus", theirs, ours, theirs != ours),
+            *settings(self.paper.told, list(self._ran.values())),
+            Setting("runs", self.paper.repeats, repeats, self.paper.repeats not in (NOT_SAID, repeats)),
+            Setting("overrides", "", " ".join(self.wish.texts())),
         ]
-        lines = [line for line in lines if line.paper or line.here]
-        repeats = f"{self.wish.seeds}, the {self.paper.average}" if self.wish.seeds > 1 else "1"
-        lines.append(Setting("runs", self.paper.repeats, repeats))
-        return [*lines, Setting("overrides", "", " ".join(self.wish.texts()))]
 
 
 def places(paper: Paper, name: str, wish: Wish) -> tuple[dict[str, str], list[str]]:
@@ -205,7 +255,7 @@ def reproduce(paper: Paper, name: str, wish: Wish, runner: Runner) -> PaperTable
     table = study.finish(study.target.make(study))
     wish.out.mkdir(parents=True, exist_ok=True)
     write_whole(wish.out / f"{name}.md", table.to_markdown().encode())
-    write_whole(wish.out / f"{name}.json", (json.dumps(table.to_dict(), indent=1) + "\n").encode())
+    write_whole(wish.out / f"{name}.json", (json.dumps({**provenance(), **table.to_dict()}, indent=1) + "\n").encode())
     if table.figure:
         write_whole(wish.out / f"{name}.svg", table.figure.encode())
     return table
@@ -223,8 +273,4 @@ def _finished(arm: Arm) -> bool:
 
 
 def _told(own: Overrides) -> Overrides:
-    return {key: str(value) if isinstance(value, Left) else value for key, value in own.items()}
-
-
-def _joined(values: Any) -> str:
-    return " / ".join(dict.fromkeys(str(value) for value in values if value is not None))
+    return {key: str(value) if isinstance(value, Left) else placeless(value) for key, value in own.items()}

@@ -37,6 +37,8 @@ class Wish:
     cells: int | None = None
     """Of a grid, only its first rows."""
     overrides: Overrides = field(default_factory=dict)
+    search: bool = False
+    """Choose each arm's learning rate on validation data first."""
 
     def __post_init__(self) -> None:
         for key in self.overrides:
@@ -49,11 +51,13 @@ class Wish:
 
     @property
     def encoder_place(self) -> str | None:
-        """--encoder, whose path is one from here, as a config takes it, which looks under --data."""
-        if self.encoder is None:
-            return None
-        here = Path(self.encoder).exists() and not (self.data and (self.data / self.encoder).exists())
-        return str(Path(self.encoder).resolve()) if here else self.encoder
+        """--encoder as a config takes it."""
+        return None if self.encoder is None else self.place(self.encoder)
+
+    def place(self, name: str) -> str:
+        """A path from here as a config takes it, which looks under --data; a hub name stays."""
+        here = Path(name).exists() and not (self.data and (self.data / name).exists())
+        return str(Path(name).resolve()) if here else name
 
     def _algorithm_keys(self) -> dict[str, Any]:
         prefix = "algorithm."
@@ -72,7 +76,7 @@ class Wish:
         default = Wish(self.out)
         options = {
             "corpus": self.corpus,
-            "encoder": self.encoder and _placeless(self.encoder),
+            "encoder": self.encoder and ",".join(map(placeless, self.encoder.split(","))),
             "seeds": self.seeds,
             "rounds": self.rounds,
             "target-f1": None if self.target_f1 == default.target_f1 else self.target_f1,
@@ -84,11 +88,12 @@ class Wish:
             target,
             *map(quote, self.texts()),
             *(["--data DIR"] if self.data else []),
+            *(["--search"] if self.search else []),
         ]
         return " ".join([*words, *(f"--{name} {value}" for name, value in options.items() if value is not None)])
 
     def texts(self) -> list[str]:
-        told = {key: _placeless(value) for key, value in self.overrides.items()}
+        told = {key: placeless(value) for key, value in self.overrides.items()}
         return [f"{key}={json.dumps(v) if isinstance(v, list) else v}" for key, v in told.items()]
 
 
@@ -97,9 +102,9 @@ def _options(algorithm: str) -> set[str]:
     return {option.name for option in fields(cls)}
 
 
-def _placeless(value: Any) -> Any:
+def placeless(value: Any) -> Any:
     """Without a machine's paths; a hub name has a slash too, and stays."""
     if isinstance(value, list):
-        return [_placeless(item) for item in value]
+        return [placeless(item) for item in value]
     place = isinstance(value, str) and (value.startswith(("/", "~", ".")) or Path(value).exists())
     return Path(value).name if place else value

@@ -50,7 +50,7 @@ class PerRow:
 
     def at(self, rows: Tensor) -> Tensor:
         """The answers of these rows, as a batch of them has its own."""
-        return self.values[torch.from_numpy(_answers(self.starts, rows.cpu().numpy()))]
+        return self.values[torch.from_numpy(places_of(self.starts, rows.cpu().numpy()))]
 
 
 def infer(
@@ -69,7 +69,7 @@ def infer(
             given = give(model, features.batch(rows[chosen]).to(device)).float().cpu()
             if not len(values):
                 values = given.new_zeros(int(starts[-1]), *given.shape[1:])
-            values[torch.from_numpy(_answers(starts, chosen))] = given
+            values[torch.from_numpy(places_of(starts, chosen))] = given
     return PerRow(values, starts)
 
 
@@ -90,7 +90,7 @@ def predict_probabilities(
     return probabilities
 
 
-def _answers(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def places_of(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The places of these rows' answers: those of the first, then those of the second ..."""
     counts = starts[rows + 1] - starts[rows]
     before = np.concatenate([[0], counts.cumsum()[:-1]])

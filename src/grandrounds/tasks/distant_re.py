@@ -23,6 +23,7 @@ from torch.nn import functional as F
 
 from grandrounds.data.documents import Document, Relation, Span, owned
 from grandrounds.errors import DataError
+from grandrounds.metrics.outcomes import Outcomes, digest_of
 from grandrounds.metrics.ranking import DECIDED, ranking_curve, thinned
 from grandrounds.models.bag_attention import (
     Method,
@@ -324,12 +325,7 @@ class DistantRE(Task):
                 return found
 
     def counts(self, logits: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64]) -> Counts:
-        order = np.argsort(features.pairs[rows], kind="stable")
-        keys = features.pairs[rows][order]
-        bag = np.concatenate([[0], (np.diff(keys) != 0).cumsum()]).astype(np.int64)
-        gold = np.zeros((bag[-1] + 1, len(self._labels)), dtype=bool)
-        gold[bag, features.labels[rows][order]] = True
-        scores = self.bag_scores(torch.from_numpy(logits[order]), torch.from_numpy(bag)).numpy()
+        gold, scores = self._gold_and_scores(logits, features, rows)
         curve = ranking_curve(gold[:, 1:], scores[:, 1:])
         said = scores[:, 1:] >= DECIDED
         drawn = {f"{axis} {i:03d}": v for axis, values in thinned(curve).items() for i, v in enumerate(values)}
@@ -345,6 +341,25 @@ class DistantRE(Task):
             **at,
             **drawn,
         }
+
+    def outcomes(
+        self, logits: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64], units: NDArray[np.int64]
+    ) -> Outcomes:
+        """Of each pair, whatever documents its sentences are from."""
+        gold, scores = (held[:, 1:] for held in self._gold_and_scores(logits, features, rows))
+        columns = {"gold": gold.astype(np.uint8), "scores": scores}
+        return Outcomes("auc", columns, digest_of([np.flatnonzero(pair).tolist() for pair in gold]))
+
+    def _gold_and_scores(
+        self, logits: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+        """Both [pairs, labels]."""
+        order = np.argsort(features.pairs[rows], kind="stable")
+        keys = features.pairs[rows][order]
+        bag = np.concatenate([[0], (np.diff(keys) != 0).cumsum()]).astype(np.int64)
+        gold = np.zeros((bag[-1] + 1, len(self._labels)), dtype=bool)
+        gold[bag, features.labels[rows][order]] = True
+        return gold, self.bag_scores(torch.from_numpy(logits[order]), torch.from_numpy(bag)).numpy()
 
     def score(self, counts: Counts) -> dict[str, Any]:
         curve = {axis: [counts[key] for key in sorted(counts) if key.startswith(f"{axis} ")] for axis in AXES}

@@ -91,8 +91,8 @@ class MaskedLM(Task):
         self.options = options
 
     @classmethod
-    def private_parts(cls, options: MaskedLMOptions, encoder: str) -> Sequence[str]:
-        return ("cls",)
+    def private_parts(cls, options: MaskedLMOptions, encoder: str) -> Mapping[str, Sequence[str]]:
+        return {"default": ("cls",), "nothing": ()}
 
     @classmethod
     def of(cls, options: MaskedLMOptions, documents: Iterable[Document]) -> Self:
@@ -178,6 +178,9 @@ class MaskedLM(Task):
 
     def rows(self, features: LanguageFeatures, examples: NDArray[np.int64]) -> NDArray[np.int64]:
         return features.of_examples(examples)
+
+    def examples_of(self, features: LanguageFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return features.documents[rows]
 
     def drawn(self, features: LanguageFeatures, rows: NDArray[np.int64], seed: int) -> LanguageFeatures:
         return features.drawn(rows, seed)

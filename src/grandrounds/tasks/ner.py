@@ -29,9 +29,9 @@ from grandrounds.metrics.spans import Span as WordSpan
 from grandrounds.metrics.spans import span_counts, span_score, spans_of, tag_names, tags_of
 from grandrounds.models.crf import TagDecoder, words_inside
 from grandrounds.models.encoder import Encoder
-from grandrounds.models.taggers import TAGGERS, BertTagger, Inputs, Shape, Tagger
+from grandrounds.models.taggers import DECODER, DEFAULT, NOTHING, TAGGERS, BertTagger, Inputs, Shape, Tagger
 from grandrounds.models.word_layers import embedding
-from grandrounds.models.words import fill_vectors
+from grandrounds.models.words import draw_by_word, fill_vectors
 from grandrounds.tasks.ner_features import LETTERS, Answers, PieceFeatures, TagRows, WordFeatures
 from grandrounds.tasks.ner_language import Language, LanguageStates, find_language
 from grandrounds.tasks.ner_pieces import pieces_of
@@ -133,12 +133,13 @@ class NER(Task):
         self._ids = {tag: i for i, tag in enumerate(self.tags)}
 
     @classmethod
-    def private_parts(cls, options: NEROptions, encoder: str) -> Sequence[str]:
-        """FedNER's: what lies above words and CNN, or above a transformer."""
+    def private_parts(cls, options: NEROptions, encoder: str) -> Mapping[str, Sequence[str]]:
+        """By default FedNER's: what lies above words and CNN, or above a transformer."""
         if options.tagger == BERT or (options.tagger is None and encoder != "words"):
-            return ("crf",) if options.crf else ("output",)
+            top = ("crf",) if options.crf else ("output",)
+            return {DEFAULT: top, DECODER: top, NOTHING: ()}
         named = options.tagger or ("cnn_clstm_crf" if options.language is None else "elmoner")
-        return TAGGERS[named].private
+        return TAGGERS[named].splits()
 
     @classmethod
     def of(cls, options: NEROptions, documents: Iterable[Document]) -> Self:
@@ -300,7 +301,7 @@ class NER(Task):
             hidden=options.hidden,
             dropout=0.2 if options.dropout is None else options.dropout,
         )
-        return TAGGERS[tagger](inputs, self.tags, options.scheme, shape, _vectors(encoder))
+        return TAGGERS[tagger](inputs, self.tags, options.scheme, shape, _vectors(encoder, shape.word_width))
 
     def read(self, model: nn.Module, batch: TagRows) -> TagReading:
         tagger = cast("Tagger", model)
@@ -372,10 +373,16 @@ def _merged(example: SentenceExample) -> int:
     return len(kept) - len(spans_of(tags_of(kept, len(example.words), "IO")))
 
 
-def _vectors(encoder: Encoder) -> Tensor | None:
+def _vectors(encoder: Encoder, width: int) -> Tensor | None:
     """The file's vectors, and for words that it lacks what they would start from without."""
-    if encoder.vectors is None:
+    by_word = encoder.config.drawn_by_word
+    if encoder.vectors is None and not by_word:
         return None
-    table = embedding(len(encoder.tokenizer), encoder.width).weight.detach()
-    fill_vectors(table, encoder.tokenizer, encoder.vectors)
+    # Vectors of a file have a width of their own.
+    width = width if encoder.vectors is None else encoder.width
+    table = embedding(len(encoder.tokenizer), width).weight.detach()
+    if by_word:
+        draw_by_word(table, encoder.tokenizer, width**-0.5)
+    if encoder.vectors is not None:
+        fill_vectors(table, encoder.tokenizer, encoder.vectors)
     return table

@@ -49,12 +49,17 @@ class Language(Protocol):
 def find_language(name: str, base: Path) -> Language:
     """ELMo if it is a folder with its two files, or its options file; else a transformer's folder or hub name."""
     path = base / name
-    options = [path] if path.is_file() else sorted(path.glob("*options.json"))
-    if path.is_file() or (options and not (path / "config.json").exists()):
+    if is_elmo(name, base):
+        options = [path] if path.is_file() else sorted(path.glob("*options.json"))
         if len(options) > 1:
             raise ConfigError(f"task.language = '{name}' holds several options files; name one of them")
         return FrozenElmo(options[0], _weights(options[0]))
     return FrozenTransformer(Encoder.find(str(path) if path.is_dir() else name))
+
+
+def is_elmo(name: str, base: Path) -> bool:
+    path = base / name
+    return path.is_file() or (any(path.glob("*options.json")) and not (path / "config.json").exists())
 
 
 def _weights(options: Path) -> Path:

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import Unit
 from grandrounds.errors import ConfigError, DataError
+from grandrounds.metrics.outcomes import Outcomes
 from grandrounds.models.encoder import Encoder
-from grandrounds.tasks.batching import predict_probabilities
+from grandrounds.tasks.batching import places_of, predict_probabilities
 
 Counts = Mapping[str, float]
 PATIENT = "patient"
@@ -101,9 +102,10 @@ class Task(ABC):
     options: BaseModel
 
     @classmethod
-    def private_parts(cls, options: Any, encoder: str) -> Sequence[str]:
-        """The model's parts that stay at a site, where an algorithm has such and the config does not say which."""
-        return ("head",)
+    def private_parts(cls, options: Any, encoder: str) -> Mapping[str, Sequence[str]]:
+        """The model's parts that stay at a site, where an algorithm has such, by the name of the split; `default` where
+        the config names none."""
+        return {"default": ("head",), "nothing": ()}
 
     @classmethod
     @abstractmethod
@@ -168,6 +170,10 @@ class Task(ABC):
         """The features' rows of these examples: one each, unless a task makes several of one."""
         return examples
 
+    def examples_of(self, features: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The example that each row was made of."""
+        return rows
+
     def drawn(self, features: Any, rows: NDArray[np.int64], seed: int) -> Features:
         """The features as a learner who has these rows sees them in one epoch, or with the seed 0 in a test: a task
         that hides or mixes something draws it by the seed."""
@@ -222,6 +228,15 @@ class Task(ABC):
     @abstractmethod
     def counts(self, logits: NDArray[np.float32], features: Any, rows: NDArray[np.int64]) -> Counts:
         """Summable counts of right and wrong answers on these rows."""
+
+    def outcomes(
+        self, logits: NDArray[np.float32], features: Any, rows: NDArray[np.int64], units: NDArray[np.int64]
+    ) -> Outcomes:
+        """What the score on these rows is made of; `units` says of each row which unit it belongs to."""
+        starts = np.concatenate([[0], features.answers[rows].cumsum()]).astype(np.int64)
+        order = np.argsort(units, kind="stable")
+        members = np.split(order, np.flatnonzero(np.diff(units[order])) + 1)
+        return Outcomes.of_counts(self.counts(logits[places_of(starts, m)], features, rows[m]) for m in members)
 
     @abstractmethod
     def score(self, counts: Counts) -> dict[str, Any]:

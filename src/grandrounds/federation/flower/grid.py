@@ -294,12 +294,7 @@ def _answer(reply: Reply) -> Answer:
         return Answer(reply.site, lost=reply.lost)
     try:
         packed = Packed.from_bytes(reply.payloads[0]) if reply.payloads else None
-        said = reply.note["answer"]
-        version, lost = said["version"], said["lost"]
-        plain = version is None or isinstance(version, str), lost is None or isinstance(lost, str)
-        if not all(plain) or (packed is None) != (lost is not None):
-            raise PayloadError("an answer is a payload, or a reason why there is none")
-        return Answer(reply.site, packed, version, lost, bool(said["lacks_public"]))
+        return Answer.of(reply.site, packed, reply.note["answer"])
     except (PayloadError, KeyError, TypeError) as problem:
         return Answer(reply.site, lost=f"rejected: {problem if isinstance(problem, PayloadError) else 'not an answer'}")
 

@@ -1,0 +1,65 @@
+"""What a comparison can show: intervals and differences from the runs' outcomes, and what a reader must know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from grandrounds.metrics.outcomes import Outcomes, outcomes_of_run
+from grandrounds.metrics.significance import resample
+from grandrounds.reports.tables import ComparisonRow
+
+Arms = Mapping[str, Sequence[Path]]
+"""The run folders of each arm, one a seed."""
+
+
+def with_evidence(rows: Sequence[ComparisonRow], arms: Arms, baseline: str) -> list[ComparisonRow]:
+    """The rows with the interval of each arm's score and of its difference from the baseline's."""
+    tested = {name: [_tested(folder) for folder in folders] for name, folders in arms.items()}
+    whole = {name: runs for name, runs in tested.items() if all(runs)}
+    found = resample(whole)
+    units = {name: [{outcomes.digest for outcomes in run.values()} for run in runs] for name, runs in whole.items()}
+    out = []
+    for row in rows:
+        if not row.trivial and row.name in found:
+            own = found[row.name]
+            interval = own.estimate()
+            row = replace(row, low=interval.low, high=interval.high)
+            if row.name != baseline and baseline in found:
+                gap = own.over(found[baseline])
+                row = replace(
+                    row,
+                    baseline=baseline,
+                    difference=gap.value,
+                    difference_low=gap.low,
+                    difference_high=gap.high,
+                    p=gap.p,
+                    same_units=units[row.name] == units[baseline],
+                )
+        out.append(row)
+    return out
+
+
+def remarks(rows: Sequence[ComparisonRow], seeds: int) -> Iterator[str]:
+    """A sentence each on what the intervals leave out, and on runs that say little yet."""
+    measured = [row for row in rows if not row.trivial]
+    if seeds == 1:
+        yield (
+            "There was one seed: the intervals are those of the test set alone, and another seed may change the order; "
+            "take --seeds 3 or more."
+        )
+    elif any(row.low is not None for row in measured):
+        yield f"The intervals are over {seeds} seeds and the units of the test set."
+    for row in measured:
+        if row.low is None:
+            yield f"{row.name} has no interval: its runs left no outcomes; run it again in another folder."
+        if row.same_units is False:
+            yield f"{row.name} and {row.baseline} were not tested on the same units, so their draws are not paired."
+        if row.best_is_last:
+            runs = "" if row.runs == 1 else f" in {row.best_is_last} of {row.runs} runs"
+            yield f"{row.name}: the best round was the last{runs}, so it may have been stopped too soon; give it more."
+
+
+def _tested(folder: Path) -> dict[str, Outcomes]:
+    return {record.learner: record.outcomes for record in outcomes_of_run(folder) if record.split == "test"}
