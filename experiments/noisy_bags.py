@@ -23,10 +23,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import grandrounds
+from grandrounds import Kept, Parameters, Selection, Site, algorithm, on_site
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.algorithms.lazy_mil import BEST, LazyMIL
 from grandrounds.data.synthetic.bags import synthesize_bags
-from grandrounds.federation import Kept, Parameters, Selection, Site, algorithm, on_site
 from grandrounds.reports.plots import Curve, draw_by_round, draw_pr
 from grandrounds.reports.svg import svg
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 import grandrounds
+from grandrounds import Cohort, Scores, Server, Site, algorithm, on_site
 from grandrounds.algorithms.feded import FedED
-from grandrounds.federation import Cohort, Scores, Server, Site, algorithm, on_site
 from grandrounds.tasks.task import Counts
 
 

@@ -13,12 +13,13 @@ from safetensors.numpy import load_file
 
 import grandrounds
 import grandrounds.algorithms
+from grandrounds import Parameters
 from grandrounds.data.formats import read
 from grandrounds.experiment.config import make_config
 from grandrounds.experiment.simulation import prepare
-from grandrounds.federation import ALGORITHMS, Parameters
 from grandrounds.federation.coordinator import Ledger
 from grandrounds.federation.exchange import Ask
+from grandrounds.registry import ALGORITHMS
 from tests.conftest import TinyConfig, task_for
 from tests.experiment.crashes import metrics, weights
 

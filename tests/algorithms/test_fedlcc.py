@@ -387,7 +387,7 @@ def test_the_mean_is_uniform_whatever_the_sizes(content: Make, tmp_path: Path) -
     config = make_config(settings)
     simulation = prepare(config, Path(), tmp_path / "again")
     host = simulation.host(config, tmp_path / "again", memory=1 << 30)
-    from grandrounds.federation import Parameters
+    from grandrounds import Parameters
     from grandrounds.federation.coordinator import Ledger
 
     start = Parameters.of(simulation.model).pack("fp32")

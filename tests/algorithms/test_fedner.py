@@ -13,11 +13,11 @@ import torch
 from safetensors.torch import load_file
 
 import grandrounds
+from grandrounds import Gradients, Parameters
 from grandrounds.algorithms.fedner import FedNER, shares
 from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import make_config
 from grandrounds.experiment.simulation import Simulation, prepare
-from grandrounds.federation import Gradients, Parameters
 from grandrounds.federation.coordinator import Ledger
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.host import Host

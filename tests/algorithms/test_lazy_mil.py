@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import grandrounds
+from grandrounds import BagScores, Kept, Parameters, Selection, Site
 from grandrounds.algorithms.lazy_mil import BEST, LazyMIL, keyed, rounded, two_bytes, winners, zero
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
 from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import make_config
-from grandrounds.federation import BagScores, Kept, Parameters, Selection, Site
 from grandrounds.federation.exchange import Ask
 from grandrounds.federation.host import Host
 from grandrounds.federation.learner import Learner

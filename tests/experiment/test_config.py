@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import grandrounds.algorithms  # noqa: F401  registers them
 from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import load_config, make_config, parse_override
 from grandrounds.experiment.simulation import prepare

@@ -15,11 +15,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 import grandrounds
+from grandrounds import Parameters
 from grandrounds.errors import ConfigError
 from grandrounds.experiment.config import make_config
 from grandrounds.experiment.simulation import Simulation, prepare
 from grandrounds.experiment.terms import read_terms, write_terms
-from grandrounds.federation import Parameters
 from grandrounds.federation.payloads import Packed
 from grandrounds.tasks.batching import predict_probabilities
 from grandrounds.tasks.saved import save_model

@@ -11,8 +11,8 @@ import pytest
 
 import grandrounds
 from grandrounds.experiment import loop
-from grandrounds.federation import ALGORITHMS
 from grandrounds.federation.audit import verify
+from grandrounds.registry import ALGORITHMS
 from tests.conftest import TinyConfig
 from tests.experiment.crashes import cut, metrics, timeless, weights
 from tests.federation import toy

@@ -19,13 +19,13 @@ from grandrounds.experiment.config import make_config
 from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.loop import Conduct, Silent
 from grandrounds.experiment.simulation import prepare
-from grandrounds.federation import ALGORITHMS
 from grandrounds.federation.audit import verify
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.flower.records import from_records, to_records
 from grandrounds.federation.payloads import Packed, PayloadError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
+from grandrounds.registry import ALGORITHMS
 from tests.conftest import TinyConfig, corpus, task_for, write_corpus
 from tests.experiment.crashes import metrics, timeless
 from tests.federation import toy

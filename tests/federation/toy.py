@@ -10,20 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from grandrounds import Algorithm, Cohort, Done, Parameters, Predictions, Scores, Server, Site, algorithm, mean, on_site
 from grandrounds.experiment.loop import worker_host
-from grandrounds.federation import (
-    Algorithm,
-    Cohort,
-    Done,
-    Parameters,
-    Predictions,
-    Scores,
-    Server,
-    Site,
-    algorithm,
-    mean,
-    on_site,
-)
 from grandrounds.federation.host import Host
 from grandrounds.federation.policy import RefusalError
 from grandrounds.tasks.task import Counts

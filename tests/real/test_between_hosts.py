@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-import grandrounds.algorithms  # noqa: F401  registers them
-from grandrounds.federation import ALGORITHMS
 from grandrounds.federation.audit import compare, verify
 from grandrounds.federation.keys import issue_certificate
+from grandrounds.registry import ALGORITHMS
 from tests.cli.commands import start
 from tests.conftest import task_for
 from tests.hosts import SITES, Hosts, until

@@ -15,8 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from grandrounds.errors import ConfigError
-from grandrounds.federation import (
+from grandrounds import (
     Algorithm,
     Cohort,
     Kept,
@@ -29,6 +28,7 @@ from grandrounds.federation import (
     algorithm,
     on_site,
 )
+from grandrounds.errors import ConfigError
 from grandrounds.federation.eight_bits import Form
 from grandrounds.federation.learner import Loss
 from grandrounds.federation.payloads import Compression

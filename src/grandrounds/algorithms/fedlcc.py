@@ -16,8 +16,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from grandrounds import Cohort, Kept, Parameters, Scores, Server, Site, algorithm, on_site
 from grandrounds.algorithms.fedavg import FedAvg
-from grandrounds.federation import Cohort, Kept, Parameters, Scores, Server, Site, algorithm, on_site
 from grandrounds.federation.learner import Loss
 from grandrounds.tasks.task import Reading
 

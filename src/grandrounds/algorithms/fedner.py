@@ -17,8 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from grandrounds.errors import ConfigError, unknown
-from grandrounds.federation import (
+from grandrounds import (
     Algorithm,
     Cohort,
     Done,
@@ -32,6 +31,7 @@ from grandrounds.federation import (
     mean,
     on_site,
 )
+from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.rows import Rows, sparse_gradients
 from grandrounds.tasks.task import Counts
 

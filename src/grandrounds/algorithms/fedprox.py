@@ -12,8 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from grandrounds import Parameters, Site, algorithm, on_site
 from grandrounds.algorithms.fedavg import FedAvg
-from grandrounds.federation import Parameters, Site, algorithm, on_site
 
 
 @algorithm("fedprox")

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from grandrounds.federation import (
+from grandrounds import (
     Algorithm,
     BagScores,
     Cohort,

@@ -15,9 +15,9 @@ from grandrounds.errors import ConfigError, unknown
 from grandrounds.experiment.config import Config, load_config, read_settings
 from grandrounds.experiment.many import Arm, arms_of, run_arms
 from grandrounds.experiment.provenance import provenance
-from grandrounds.federation.contract import ALGORITHMS
 from grandrounds.metrics.outcomes import OUTCOMES
 from grandrounds.metrics.score import Score
+from grandrounds.registry import ALGORITHMS
 from grandrounds.reports.evidence import remarks, with_evidence
 from grandrounds.reports.report import write_report
 from grandrounds.reports.runs import Result

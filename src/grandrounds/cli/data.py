@@ -21,10 +21,10 @@ from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.experiment.config import parse_override
 from grandrounds.federation.files import write_whole
+from grandrounds.registry import TASKS
 from grandrounds.reports.plots import Dealt, documents_and_entropy
 from grandrounds.reports.report import write_partition
 from grandrounds.reports.wording import H_COLUMN, spread
-from grandrounds.tasks import TASKS
 from grandrounds.tasks.task import UNITS, no_example, without_patient
 
 app = typer.Typer(help="Look at corpora, convert them, deal them out to sites.", no_args_is_help=True)

@@ -18,9 +18,7 @@ import tomli_w
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-import grandrounds.algorithms  # noqa: F401  registers them
 from grandrounds.data.corpora import MADE_HERE
-from grandrounds.data.formats import FORMATS
 from grandrounds.data.partition import SCHEMES
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
@@ -30,8 +28,8 @@ from grandrounds.federation.payloads import Compression
 from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
-from grandrounds.tasks import TASKS, Task
-from grandrounds.tasks.task import UNITS
+from grandrounds.registry import FORMATS, TASKS
+from grandrounds.tasks.task import UNITS, Task
 
 Paths = str | list[str]
 SHAPES = ("layers", "width", "heads", "pieces", "dropout", "positions", "attention")

@@ -57,7 +57,7 @@ from grandrounds.federation.keys import (
 )
 from grandrounds.federation.learner import Split
 from grandrounds.federation.payloads import PublicSet
-from grandrounds.tasks import TASKS
+from grandrounds.registry import TASKS
 from grandrounds.tasks.task import Task, no_example
 
 NOBODY_S = "Entity"

@@ -34,9 +34,8 @@ from grandrounds.models.word_pieces import (
     write_pieces,
     write_words,
 )
-from grandrounds.tasks import Task
 from grandrounds.tasks.masked_lm import MaskedLM
-from grandrounds.tasks.task import Example, Features
+from grandrounds.tasks.task import Example, Features, Task
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.shelf import Shelf
 from grandrounds.federation.training import Training
 from grandrounds.models.word_pieces import by_person
-from grandrounds.tasks import TASKS, Task
-from grandrounds.tasks.task import Features, no_example, without_patient
+from grandrounds.registry import TASKS
+from grandrounds.tasks.task import Features, Task, no_example, without_patient
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from grandrounds.data.documents import Document
 from grandrounds.data.partition import partition
 from grandrounds.experiment.config import Config
 from grandrounds.experiment.ground import paths_of
+from grandrounds.registry import TASKS
 from grandrounds.reports.plots import Dealt
 from grandrounds.reproduce.sources import SOURCES
-from grandrounds.tasks import TASKS
 from grandrounds.tasks.document_re import DocumentExample
 
 _DOCRED = (

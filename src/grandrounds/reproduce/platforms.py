@@ -16,8 +16,8 @@ from grandrounds.data.documents import Document
 from grandrounds.data.masking import overlapping
 from grandrounds.experiment.config import Config
 from grandrounds.experiment.ground import paths_of
+from grandrounds.registry import TASKS
 from grandrounds.reproduce.corpora import PaperCorpus
-from grandrounds.tasks import TASKS
 
 ROLES = ("CADEC", "ADE Corpus", "SMM4H")
 """As the paper's tables call its platforms."""

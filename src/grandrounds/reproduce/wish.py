@@ -10,7 +10,7 @@ from shlex import quote
 from typing import Any
 
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.federation.contract import ALGORITHMS
+from grandrounds.registry import ALGORITHMS
 
 Overrides = Mapping[str, Any]
 
