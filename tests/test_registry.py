@@ -19,7 +19,7 @@ def test_every_built_in_stands_under_its_own_name(registry: Registry[object]) ->
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="unknown format 'pubtatr'; did you mean 'pubtator'?"):
+    with pytest.raises(ConfigError, match="unknown format 'pubtatr'; did you mean 'pubtator'"):
         FORMATS.named("pubtatr")
 
 

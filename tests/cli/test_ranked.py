@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 from rich.console import Console
 
-from grandrounds.cli.console import score_table
+from grandrounds.cli.scores import score_table
 from grandrounds.experiment.loop import summary
 from tests.cli.commands import Outcome, run
 from tests.reports.fixture_runs import ranked, score

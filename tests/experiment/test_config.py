@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from grandrounds.errors import ConfigError
-from grandrounds.experiment.config import load_config, make_config, parse_override
+from grandrounds.experiment.config import load_config, make_config
+from grandrounds.experiment.overrides import parse_override
 from grandrounds.experiment.simulation import prepare
 from tests.conftest import TinyConfig
 

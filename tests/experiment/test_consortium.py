@@ -15,7 +15,8 @@ import grandrounds
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
 from grandrounds.experiment.config import load_config
 from grandrounds.experiment.consortium import Consortium, Founded, create, server_ground
-from grandrounds.experiment.hospital import open_desk, read_enrolment, read_holding
+from grandrounds.experiment.enrolment import read_enrolment
+from grandrounds.experiment.hospital import open_desk, read_holding
 from grandrounds.experiment.meeting import Meeting
 from grandrounds.experiment.rehearsal import rehearse
 from grandrounds.experiment.terms import read_terms
@@ -191,7 +192,7 @@ def test_a_wrong_site_file_is_explained(hosts: Hosts, tmp_path: Path, content: d
 def test_torn_terms_are_explained(hosts: Hosts, tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text((hosts.enrolment("mercy") / "site.toml").read_text())
     with pytest.raises(GrandRoundsError, match="does not hold the terms of a federation"):
-        read_enrolment(tmp_path)
+        _ = read_enrolment(tmp_path).terms
 
 
 def test_a_rehearsal_lists_what_would_leave(hosts: Hosts) -> None:

@@ -28,7 +28,7 @@ app = typer.Typer(
     help="Federated information extraction from medical text: the notes stay at each hospital, the model learns "
     "from all. Begin with: grandrounds demo",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )

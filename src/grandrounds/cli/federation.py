@@ -10,9 +10,8 @@ from typing import Annotated, Optional
 import typer
 
 from grandrounds.cli.console import err, out, show_json, waiting
-from grandrounds.cli.run import JsonOption
+from grandrounds.cli.options import JsonOption
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.experiment.config import load_config
 
 app = typer.Typer(help="Found a federation between hosts (the coordinator).", no_args_is_help=True)
 
@@ -84,6 +83,7 @@ def create(
 ) -> None:
     """Make certificates, the terms, and for each site a folder to send it. No secret is in those."""
     require_flower()
+    from grandrounds.experiment.config import load_config
     from grandrounds.experiment.consortium import Founded
     from grandrounds.experiment.consortium import create as found
 

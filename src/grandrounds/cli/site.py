@@ -13,11 +13,12 @@ from rich.table import Table
 
 from grandrounds.cli.console import err, out, show_json, show_notes, waiting
 from grandrounds.cli.federation import INSECURE, require_flower
-from grandrounds.cli.run import JsonOption
+from grandrounds.cli.options import JsonOption
 from grandrounds.errors import ConfigError, GrandRoundsError
 
 if TYPE_CHECKING:
-    from grandrounds.experiment.hospital import Enrolment, Holding
+    from grandrounds.experiment.enrolment import Enrolment
+    from grandrounds.experiment.hospital import Holding
     from grandrounds.experiment.rehearsal import Upload
     from grandrounds.federation.desk import Desk
     from grandrounds.federation.keys import PrivateKey
@@ -35,7 +36,7 @@ def root() -> None:
 def init(enrolment: EnrolmentArgument) -> None:
     """Make this site's key pair; the private key stays here, the public one goes back to the coordinator."""
     require_flower()
-    from grandrounds.experiment.hospital import read_enrolment
+    from grandrounds.experiment.enrolment import read_enrolment
     from grandrounds.federation.keys import fingerprint, make_key
 
     ours = read_enrolment(enrolment)
@@ -71,7 +72,8 @@ def join(
 ) -> None:
     """Check the site's data, then serve the coordinator until it is done, however often the line breaks."""
     require_flower()
-    from grandrounds.experiment.hospital import alone, open_desk, read_enrolment, read_holding, with_policy
+    from grandrounds.experiment.enrolment import read_enrolment
+    from grandrounds.experiment.hospital import alone, open_desk, read_holding, with_policy
     from grandrounds.federation.keys import read_private
     from grandrounds.federation.policy import Policy
 

@@ -24,6 +24,9 @@ from grandrounds.data.documents import Document
 from grandrounds.data.structural_entropy import READINGS, Spread, check_edges, entropies, interval_of, intervals
 from grandrounds.errors import ConfigError, DataError, unknown
 
+UNITS = ("example", "sentence", "document", "patient", "pair")
+"""What may be kept whole."""
+
 
 @dataclass(frozen=True)
 class Unit:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -19,17 +19,19 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from grandrounds.data.corpora import MADE_HERE
-from grandrounds.data.partition import SCHEMES
+from grandrounds.data.partition import SCHEMES, UNITS
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
+from grandrounds.experiment.overrides import parse_override
+from grandrounds.experiment.validation import explained
 from grandrounds.federation.contract import Algorithm, make_algorithm
 from grandrounds.federation.learner import Practice
 from grandrounds.federation.payloads import Compression
 from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
-from grandrounds.registry import FORMATS, TASKS
-from grandrounds.tasks.task import UNITS, Task
+from grandrounds.registry import FORMATS, TASKS, load_modules
+from grandrounds.tasks.task import Task
 
 Paths = str | list[str]
 SHAPES = ("layers", "width", "heads", "pieces", "dropout", "positions", "attention")
@@ -194,6 +196,8 @@ class SiteSection(Section):
 
 class Config(Section):
     seed: int = 1
+    imports: list[str] = []
+    """Modules that register algorithms, tasks or formats of one's own; workers import them too."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     threads: int = Field(1, ge=1)
     workers: int = Field(1, ge=1)
@@ -399,7 +403,7 @@ class Config(Section):
         """All that the result depends on: not how many processes compute it, nor how long it may go on,
         unless learning rates follow a schedule."""
         content = self.complete()
-        for key in ("workers", "compare"):
+        for key in ("workers", "compare", "imports"):
             content.pop(key)
         for key in ("checkpoint_every", "keep_models", "deadline", "absence"):
             content["federation"].pop(key)
@@ -419,9 +423,13 @@ class Config(Section):
         return tomli_w.dumps(without_none(self.complete()))
 
 
-def load_config(path: Path, overrides: Iterable[str] = ()) -> Config:
-    """The config in a TOML file, after `section.key=value` overrides."""
-    return make_config(_read(path), dict(parse_override(text) for text in overrides))
+def load_config(path: Path, overrides: Iterable[str] = (), imports: Sequence[str] = ()) -> Config:
+    """The config in a TOML file, after `section.key=value` overrides, with further modules to import."""
+    changes = dict(parse_override(text) for text in overrides)
+    content = _read(path)
+    if imports:
+        changes["imports"] = [*changes.get("imports", content.get("imports", [])), *imports]
+    return make_config(content, changes)
 
 
 def read_settings(config: Config, path: Path) -> Config:
@@ -448,21 +456,12 @@ def make_config(content: Mapping[str, Any], overrides: Mapping[str, Any] | None 
     merged: dict[str, Any] = json.loads(json.dumps(content))  # a deep copy of plain TOML
     for key, value in (overrides or {}).items():
         _set(merged, key, value)
+    if isinstance(named := merged.get("imports", []), list):
+        load_modules(map(str, named))  # before names are looked up
     try:
         return Config(**merged)
     except ValidationError as error:
-        raise explained(error, Config, "") from error
-
-
-def parse_override(text: str) -> tuple[str, Any]:
-    """'a.b=1' -> ('a.b', 1); what is not TOML is taken as a string."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(f"'{text}' is not an override; write it as section.key=value, such as federation.rounds=5")
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
+        raise explained(error, Config, "", SiteSection) from error
 
 
 def _set(content: dict[str, Any], key: str, value: Any) -> None:
@@ -477,24 +476,6 @@ def _set(content: dict[str, Any], key: str, value: Any) -> None:
 def _known(key: str, name: str, known: Iterable[str]) -> None:
     if str(name) not in known:
         raise ConfigError(f"{key}: {unknown('name', str(name), known)}")
-
-
-def explained(error: ValidationError, model: type[BaseModel], prefix: str) -> ConfigError:
-    """The first problem as a sentence; for an unknown key, with the nearest known one."""
-    problems = error.errors()
-    # A misspelt key is also a missing one: what was written comes first.
-    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
-    path = [str(part) for part in problem["loc"] if part not in ("float", "str", "list[str]")]  # branches of a union
-    where = prefix + ".".join(path)
-    if problem["type"] == "extra_forbidden":
-        for section in path[:-1]:
-            annotation: Any = model.model_fields[section].annotation if section in model.model_fields else SiteSection
-            model = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else SiteSection
-        return ConfigError(
-            unknown("config key", where, [prefix + ".".join([*path[:-1], name]) for name in model.model_fields])
-        )
-    message = problem["msg"].removeprefix("Value error, ")
-    return ConfigError(f"{where}: {message[0].lower()}{message[1:]} (it is {problem['input']!r})")
 
 
 def without_none(value: Any) -> Any:

@@ -27,7 +27,7 @@ from grandrounds.data.corpora import Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import SiteRow
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
-from grandrounds.experiment.config import Config, explained, load_config
+from grandrounds.experiment.config import Config, load_config
 from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.ground import (
     Ground,
@@ -43,6 +43,7 @@ from grandrounds.experiment.ground import (
 from grandrounds.experiment.loop import Conduct
 from grandrounds.experiment.meeting import Meeting, Onlooker
 from grandrounds.experiment.terms import Terms, read_terms, write_terms
+from grandrounds.experiment.validation import explained
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.flower.grid import OverGrid, Roster

@@ -1,4 +1,4 @@
-"""A hospital's side of a federation between hosts: its enrolment, its own data, and the desk that answers for it.
+"""A hospital's side of a federation between hosts: its own data, and the desk that answers for it.
 
 Text, paths and what is special about a site stay in this process and in the site's own files.
 """
@@ -6,24 +6,23 @@ Text, paths and what is special about a site stay in this process and in the sit
 from __future__ import annotations
 
 import fcntl
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from grandrounds.data.corpora import Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.experiment.config import explained
+from grandrounds.experiment.enrolment import Enrolment
 from grandrounds.experiment.ground import expected_of, find_device, manifest_of, split_of
-from grandrounds.experiment.terms import Terms, read_terms, tokenizer_digest
+from grandrounds.experiment.terms import tokenizer_digest
+from grandrounds.experiment.validation import explained
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.desk import Desk
@@ -36,65 +35,6 @@ from grandrounds.federation.shelf import Shelf
 from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.task import no_example
-
-
-class SiteFile(BaseModel):
-    """site.toml: the first three lines come from the coordinator, the rest is the site's own."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    coordinator: str
-    """host:port"""
-    insecure: bool = False
-    encoder: str | None = None
-    """A folder or hub name: for algorithms that share no weights."""
-    policy: str | None = None
-    device: str = "auto"
-    training: dict[str, Any] = Field(default_factory=dict)
-    """What of [training] is different here."""
-    task: dict[str, Any] = Field(default_factory=dict)
-    """What of [task] is different here, where labels may differ: labels, a tag scheme."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """The reader's own options."""
-
-
-@dataclass(frozen=True)
-class Enrolment:
-    """The folder that the coordinator sent, on the hospital's machine."""
-
-    folder: Path
-    site: SiteFile
-    terms: Terms
-
-    @property
-    def ca(self) -> Path | None:
-        return None if self.site.insecure else self.folder / "ca.crt"
-
-    @property
-    def key(self) -> Path:
-        return self.folder / "private" / "site.key"
-
-    @property
-    def public_key(self) -> Path:
-        return self.folder / f"{self.site.name}.pub"
-
-    @property
-    def state(self) -> Path:
-        return self.folder / "private"
-
-
-def read_enrolment(folder: Path) -> Enrolment:
-    path = folder / "site.toml"
-    try:
-        site = SiteFile(**tomllib.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        raise GrandRoundsError(f"'{folder}' is not an enrolment: it has no site.toml; ask the coordinator") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"'{path}' can't be read: {error}") from error
-    except ValidationError as error:
-        raise explained(error, SiteFile, f"{path}: ") from error
-    return Enrolment(folder, site, read_terms(folder / "terms"))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from grandrounds import __version__
 from grandrounds.errors import ConfigError
 from grandrounds.experiment.card import model_card
 from grandrounds.experiment.checkpoints import Checkpoints, Progress
-from grandrounds.experiment.config import Config
+from grandrounds.experiment.config import Config, make_config
 from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.ground import Ground
 from grandrounds.experiment.provenance import provenance
@@ -98,7 +98,7 @@ def _transport(config: Config, base: Path, out: Path, simulation: Simulation) ->
 
 def worker_host(content: dict[str, Any], base: Path, out: Path) -> Host:
     """The same sites in a worker process; what they keep goes straight to disk, where every worker finds it."""
-    config = Config(**content)
+    config = make_config(content)
     simulation = prepare(config, base, out)
     return simulation.host(config, out, memory=0, model=simulation.model)
 

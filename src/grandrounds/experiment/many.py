@@ -74,7 +74,7 @@ def run_arms(
 
 def _run_arm(content: dict[str, Any], base: Path, folder: Path, report: Connection) -> None:
     try:
-        run(Config(**content), base, folder, resume=True, watcher=Silent())
+        run(make_config(content), base, folder, resume=True, watcher=Silent())
         report.send_bytes(b"done")
     except GrandRoundsError as error:
         report.send_bytes(str(error).encode())

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from grandrounds.experiment.enrolment import Enrolment
 from grandrounds.experiment.ground import expected_of, manifest_of
-from grandrounds.experiment.hospital import Enrolment, Holding
+from grandrounds.experiment.hospital import Holding
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger
 from grandrounds.federation.exchange import Answer, Ask

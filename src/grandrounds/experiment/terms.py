@@ -23,7 +23,8 @@ from pydantic import ValidationError
 from grandrounds import __version__
 from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.experiment.config import Config, explained, make_config, without_none
+from grandrounds.experiment.config import Config, make_config, without_none
+from grandrounds.experiment.validation import explained
 from grandrounds.federation.learner import Practice
 from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder
@@ -102,6 +103,10 @@ def read_terms(folder: Path) -> Terms:
         raise GrandRoundsError(
             f"'{folder}' does not hold the terms of a federation ({error}); ask the coordinator for the enrolment again"
         ) from error
+    if "imports" in content:
+        raise GrandRoundsError(
+            f"'{folder / 'federation.toml'}' names modules to import; a site imports only what its own site.toml names"
+        )
     start, config = load(folder / "model"), make_config(content)
     encoder = replace(start.encoder, lora=config.model.lora())  # the config is in the digest, lora.json is not
     return Terms(folder, config, start.task, encoder, (rows, digest))
@@ -112,7 +117,7 @@ def _shared(config: Config, public: tuple[int, str]) -> dict[str, Any]:
     if config.make_algorithm().pooled:
         raise ConfigError(f"'{config.algorithm['name']}' needs all data in one place: it can only be simulated")
     content = config.complete()
-    for own in ("partition", "sites", "compare", "workers", "device"):
+    for own in ("imports", "partition", "sites", "compare", "workers", "device"):
         content.pop(own)
     content["data"] = {"public": AT_COORDINATOR} if public[0] else {}
     content["model"]["encoder"] = Path(config.model.encoder).name

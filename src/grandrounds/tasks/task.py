@@ -323,6 +323,3 @@ def no_example(task: Task, where: str, notes: Mapping[str, int]) -> DataError:
     """The error that says what was left out instead."""
     left_out = "; ".join(f"{count} {what}" for what, count in notes.items())
     return DataError(f"{where} no example of {task.name}" + (f" (left out: {left_out})" if left_out else ""))
-
-
-UNITS = ("example", "sentence", "document", "patient", "pair")
