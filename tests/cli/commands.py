@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -25,11 +26,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
+import grandrounds
+
 PRELOADED = (
-    "grandrounds.cli.app",
-    "grandrounds.experiment.consortium",
-    "grandrounds.experiment.rehearsal",
-    "grandrounds.federation.flower.node",
     "click",
     "numpy.random",
     "torch._dynamo",
@@ -172,8 +171,10 @@ def _ask(wish: Mapping[str, Any]) -> Any:
 
 def _serve() -> str:
     """Answer wishes until standard input ends; gives, in a child, the prelude to run before the command."""
-    for name in PRELOADED:
-        importlib.import_module(name)
+    ours = [module.name for module in pkgutil.walk_packages(grandrounds.__path__, "grandrounds.")]
+    for name in (*ours, *PRELOADED):
+        if not name.endswith("__main__"):
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a child that never looks at these objects need not copy their pages
     answers = os.fdopen(os.dup(1), "w")
