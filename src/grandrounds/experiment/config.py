@@ -261,7 +261,9 @@ class Config(Section):
             for name, site in self.sites.items()
         ]
         for own in ({}, *sites):
-            given = {key: share for key, share in {**of_data, **own}.items() if isinstance(share, float | int)}
+            given = {
+                key: share for key, share in {**of_data, **own}.items() if isinstance(share, float | int) and share
+            }
             if any(share < 0 for share in given.values()) or sum(given.values()) >= 1:
                 raise ConfigError(f"{', '.join(given)} are shares of train ({given}): together below 1")
 
