@@ -170,7 +170,7 @@ def share(units: Sequence[Unit], fraction: float, seed: int, purpose: str) -> tu
     wanted = floor(len(units) * fraction + 0.5)
     if fraction and not 0 < wanted < len(units):
         raise ConfigError(
-            f"a {purpose} share of {fraction:g} of {len(units)} units (shares are of whole documents or patients) leaves "
+            f"a {purpose} share of {fraction:g} of {len(units)} units (whole documents or patients) leaves "
             "one side empty; give more of them, or another share"
         )
     counts = {label: floor(quota) for label, quota in quotas.items()}
