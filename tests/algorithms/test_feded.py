@@ -299,7 +299,7 @@ def test_a_round_is_algorithm_1_by_hand(
     server.train("public", loss=objective, epochs=1)
     found = load_file(tmp_path / "run" / "model" / "model.safetensors")
     for key, value in server.model.state_dict().items():
-        np.testing.assert_allclose(found[key], value.numpy(), atol=2e-5, err_msg=key)
+        np.testing.assert_allclose(found[key], value.numpy(), atol=1e-4, err_msg=key)  # a step moves 2e-3
 
 
 @pytest.fixture(scope="module")
