@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from grandrounds.federation.payloads import LabelCounts as LabelCounts
     from grandrounds.federation.payloads import Parameters as Parameters
     from grandrounds.federation.payloads import Payload as Payload
+    from grandrounds.federation.payloads import PredictedLabels as PredictedLabels
     from grandrounds.federation.payloads import Predictions as Predictions
     from grandrounds.federation.payloads import Scores as Scores
     from grandrounds.federation.payloads import Selection as Selection
@@ -49,8 +50,8 @@ PUBLIC = {
     "federation.contract": ("Algorithm", "Cohort", "Registration", "Reply", "algorithm", "on_site"),
     "federation.learner": ("Learner", "Server", "Site"),
     "federation.payloads": (
-        *("BagScores", "Done", "Gradients", "LabelCounts", "Parameters", "Payload", "Predictions"),
-        *("Scores", "Selection"),
+        *("BagScores", "Done", "Gradients", "LabelCounts", "Parameters", "Payload", "PredictedLabels"),
+        *("Predictions", "Scores", "Selection"),
     ),
     "federation.state": ("Kept",),
     "tasks.saved": ("load",),

@@ -15,18 +15,19 @@ HEAVY = ("torch", "transformers", "matplotlib", "flwr")
 LOOK = """
 import json, sys
 from grandrounds.cli import main
-sys.argv = ["grandrounds", *json.loads(sys.argv[1])]
+heavy, sys.argv = sys.argv[2].split(), ["grandrounds", *json.loads(sys.argv[1])]
 try:
     main()
 except SystemExit as ended:
     code = ended.code
-json.dump({"code": code, "heavy": [name for name in %r if name in sys.modules]}, sys.stderr)
-""" % (HEAVY,)
+json.dump({"code": code, "heavy": [name for name in heavy if name in sys.modules]}, sys.stderr)
+"""
 
 
 def started(*words: str) -> dict[str, object]:
     """The exit code of a command in a process of its own, and what heavy it imported."""
-    done = subprocess.run([sys.executable, "-c", LOOK, json.dumps(words)], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", LOOK, json.dumps(words), " ".join(HEAVY)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     found: dict[str, object] = json.loads(done.stderr[done.stderr.rindex("{") :])
     return found
 

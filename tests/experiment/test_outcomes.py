@@ -111,7 +111,7 @@ def test_steps_and_examples_of_sites_and_server_are_counted(tiny_config: TinyCon
 def test_the_server_works_too(tiny_config: TinyConfig, tmp_path: Path) -> None:
     result, _ = run(tiny_config(**{"algorithm.name": "validation_only"}), tmp_path / "run")
     assert (result["steps"], result["examples"]) == (result["server_steps"], result["server_examples"])
-    assert result["server_examples"] == 2 * 12  # a fifth of 60, in two rounds
+    assert result["server_examples"] == 2 * 10  # those of three of 17 patients, in two rounds
     assert result["server_steps"] == 2 * 2
 
 

@@ -92,6 +92,15 @@ def test_pretraining_has_the_bits_of_one_process(tiny_config: TinyConfig, tmp_pa
     assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
 
 
+def test_unlabelled_rows_and_labels_alone_have_the_bits_of_one_process(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    options = {"name": "feded", "upload": "labels", "average": "probabilities"}
+    content = setting(tiny_config, "feded", algorithm=options, **{"data.unlabelled": 0.3})
+    grandrounds.run(content, out=tmp_path / "process")
+    run_over_grid(content, tmp_path / "grid")
+    assert models(tmp_path / "grid") == models(tmp_path / "process")
+    assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
+
+
 def test_diagnostics_are_those_of_one_process(tiny_config: TinyConfig, tmp_path: Path) -> None:
     content = setting(tiny_config, "fedlcc", **{"algorithm.diagnostics": True})
     grandrounds.run(content, out=tmp_path / "process")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ from grandrounds.data.documents import Document
 from grandrounds.data.formats import each, nothing_found, read
 from grandrounds.data.synthetic import synthesize
 from grandrounds.data.synthetic.bags import synthesize_bags
-from grandrounds.errors import ConfigError, unknown
+from grandrounds.errors import ConfigError, DataError, unknown
 
+UNLABELLED = "unlabelled"
+"""The part of an experiment's corpora whose labels nobody reads."""
 SYNTHETIC, SYNTHETIC_BAGS = "synthetic", "synthetic-bags"
 MADE_HERE: Mapping[str, Callable[..., Any]] = {SYNTHETIC: synthesize, SYNTHETIC_BAGS: synthesize_bags}
 """Formats without files: notes of hospitals, and noisy bags of sentences; data.options say how many."""
@@ -30,12 +32,26 @@ class Source:
 
 
 def read_source(source: Source, part: str, notes: Counter[str]) -> tuple[Document, ...]:
-    """Its documents; what was skipped is added to the notes. `part` chooses between synthetic train and test."""
+    """Its documents; what was skipped is added to the notes. `part` chooses between synthetic train and test, and
+    unlabelled documents come without relations."""
     if source.format in MADE_HERE:
-        return _made_here(source.format, part, source.options)
-    corpus = read(source.format, source.paths, **source.options)
-    notes.update(corpus.notes)
-    return corpus.documents
+        documents = _made_here(source.format, part, source.options)
+    else:
+        corpus = read(source.format, source.paths, **source.options)
+        notes.update(corpus.notes)
+        documents = corpus.documents
+    return tuple(replace(document, relations=()) for document in documents) if part == UNLABELLED else documents
+
+
+def check_apart(unlabelled: Sequence[Document], others: Iterable[Document]) -> None:
+    """DataError where a document is among both: its label would be known after all, or it would be tested on."""
+    known = {(document.id, document.text) for document in others}
+    both = sum((document.id, document.text) in known for document in unlabelled)
+    if both:
+        raise DataError(
+            f"{both} of {len(unlabelled)} documents of data.unlabelled are in another corpus of this run too: take "
+            "others (of synthetic hospitals, such that data.unlabelled_options.first is after the last that trains)"
+        )
 
 
 def stream_source(source: Source, part: str, notes: Counter[str]) -> Iterator[Document]:
@@ -53,13 +69,14 @@ def stream_source(source: Source, part: str, notes: Counter[str]) -> Iterator[Do
 
 def _made_here(format: str, part: str, options: Mapping[str, Any]) -> tuple[Document, ...]:
     known = signature(MADE_HERE[format]).parameters
+    key = "data.unlabelled_options" if part == UNLABELLED else "data.options"
     for name in options:
         if name not in known:
-            raise ConfigError(f"data.options: {unknown('option', name, known)}")
+            raise ConfigError(f"{key}: {unknown('option', name, known)}")
         of_words = known[name].default is None
         if not (_words(options[name]) if of_words else type(options[name]) is int):
             wanted = "a list of words" if of_words else "a whole number"
-            raise ConfigError(f"data.options.{name} = {options[name]!r}; it must be {wanted}")
+            raise ConfigError(f"{key}.{name} = {options[name]!r}; it must be {wanted}")
     corpus = MADE_HERE[format](**options)
     documents: tuple[Document, ...] = corpus.test if part == "test" else corpus.train
     return documents

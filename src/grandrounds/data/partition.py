@@ -172,7 +172,10 @@ def share(units: Sequence[Unit], fraction: float, seed: int, purpose: str) -> tu
     quotas = {label: len(members) * fraction for label, members in _by_label(ordered).items()}
     wanted = floor(len(units) * fraction + 0.5)
     if fraction and not 0 < wanted < len(units):
-        raise ConfigError(f"a {purpose} share of {fraction} of {len(units)} units leaves one side empty")
+        raise ConfigError(
+            f"a {purpose} share of {fraction:g} of {len(units)} units (whole documents or patients) leaves "
+            "one side empty; give more of them, or another share"
+        )
     counts = {label: floor(quota) for label, quota in quotas.items()}
     neediest = sorted(quotas, key=lambda label: counts[label] - quotas[label])
     for label in neediest[: wanted - sum(counts.values())]:

@@ -57,8 +57,26 @@ class Data(Section):
     """For selection only; without it the last round counts."""
     test: float | Paths | None = None
     """Or a share of train, the same for every seed."""
+    unlabelled: float | Paths = 0.0
+    """More of the public set, without labels: a share of train, which sites then lack, or a file."""
+    unlabelled_format: str | None = None
+    """Of that file, if it is another than `format`."""
+    unlabelled_options: dict[str, Any] | None = None
+    """What of `options` is different for it. With a format that is made here they are enough, and no file is."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The reader's own options."""
+
+    @property
+    def unlabelled_corpus(self) -> bool:
+        """Whether unlabelled text comes as a corpus of its own."""
+        if isinstance(self.unlabelled, str | list):
+            return True
+        said = self.unlabelled_format is not None or self.unlabelled_options is not None
+        return said and (self.unlabelled_format or self.format) in MADE_HERE
+
+    @property
+    def has_unlabelled(self) -> bool:
+        return self.unlabelled_corpus or bool(self.unlabelled)
 
 
 class Deal(Section):
@@ -220,6 +238,7 @@ class Config(Section):
         for name, site in self.sites.items():
             _known(f"sites.{name}.format", site.format or self.data.format, formats)
         self._check_shares()
+        self._check_unlabelled()
         _known("partition.scheme", self.partition.scheme, SCHEMES)
         _known("partition.entropy", self.partition.entropy or "paper", READINGS)
         _known("partition.unit", self.partition.unit or "example", UNITS)
@@ -238,15 +257,39 @@ class Config(Section):
         return self
 
     def _check_shares(self) -> None:
-        of_data = {f"data.{part}": getattr(self.data, part) for part in ("public", "validation", "test")}
+        of_data = {f"data.{part}": getattr(self.data, part) for part in ("public", "validation", "test", "unlabelled")}
         sites = [
             {f"sites.{name}.{part}": getattr(site, part) for part in ("validation", "test")}
             for name, site in self.sites.items()
         ]
         for own in ({}, *sites):
-            given = {key: share for key, share in {**of_data, **own}.items() if isinstance(share, float | int)}
+            given = {
+                key: share for key, share in {**of_data, **own}.items() if isinstance(share, float | int) and share
+            }
             if any(share < 0 for share in given.values()) or sum(given.values()) >= 1:
                 raise ConfigError(f"{', '.join(given)} are shares of train ({given}): together below 1")
+
+    def _check_unlabelled(self) -> None:
+        data = self.data
+        format, named = data.unlabelled_format or data.format, isinstance(data.unlabelled, str | list)
+        _known("data.unlabelled_format", format, [*FORMATS, *MADE_HERE])
+        for key in ("unlabelled_format", "unlabelled_options"):
+            if getattr(data, key) is None:
+                continue
+            if not named and data.unlabelled:
+                raise ConfigError(f"data.{key} is about a corpus, and data.unlabelled is a share: leave it out")
+            if not data.unlabelled_corpus:
+                raise ConfigError(f"data.{key} is about a corpus: name it in data.unlabelled")
+        if named and format in MADE_HERE:
+            raise ConfigError(f"data.unlabelled names a file, and '{format}' has none: set data.unlabelled_format")
+        if data.has_unlabelled and data.public == 0:
+            raise ConfigError("data.unlabelled adds to the server's labelled set: set data.public to a share or a file")
+        task = TASKS.get(str(self.task.get("name")))
+        if data.has_unlabelled and task is not None and not task.one_class:
+            raise ConfigError(
+                f"data.unlabelled is for tasks with one class an example, and '{task.name}' may find several: "
+                "leave it out"
+            )
 
     def _check_own(self, name: str, site: SiteSection) -> None:
         """What only a site with a model of its own can have."""

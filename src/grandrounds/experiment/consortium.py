@@ -23,7 +23,7 @@ import tomli_w
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from grandrounds.data.corpora import Source, read_source
+from grandrounds.data.corpora import UNLABELLED, Source, check_apart, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import SiteRow
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
@@ -31,13 +31,17 @@ from grandrounds.experiment.config import Config, load_config
 from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.ground import (
     Ground,
+    asked,
     expected_of,
     find_device,
     find_encoder,
     manifest_of,
     paths_of,
+    public_set,
     resolved,
     server_splits,
+    strip,
+    unlabelled_source,
     warmed_up,
 )
 from grandrounds.experiment.loop import Conduct
@@ -57,12 +61,11 @@ from grandrounds.federation.keys import (
     read_public,
 )
 from grandrounds.federation.learner import Split
-from grandrounds.federation.payloads import PublicSet
 from grandrounds.registry import TASKS
 from grandrounds.tasks.task import Task, no_example
 
 NOBODY_S = "Entity"
-SPLITS = ("public", "validation", "test")
+SPLITS = ("public", "validation", "test", UNLABELLED)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -191,10 +194,12 @@ class _Corpora:
                 raise ConfigError(
                     f"data.{part} is a share of the training data, which the coordinator does not have; give a file"
                 )
-            if given:
-                documents = read_source(
-                    Source(config.data.format, paths_of(given, base), config.data.options), part, self.notes
-                )
+            source = Source(config.data.format, paths_of(given, base), config.data.options) if given else None
+            source = unlabelled_source(config.data, base) if part == UNLABELLED else source
+            if source is not None:
+                documents = read_source(source, part, self.notes)
+                if part == UNLABELLED:
+                    check_apart(documents, self.documents)
                 parts[part] = range(len(self.documents), len(self.documents) + len(documents))
                 self.documents += documents
         if "test" not in parts and not config.make_algorithm().personal:
@@ -202,7 +207,8 @@ class _Corpora:
         self._parts = parts
 
     def for_labels(self) -> list[Document]:
-        return [self.documents[i] for part, members in self._parts.items() if part != "test" for i in members]
+        labelled = (members for part, members in self._parts.items() if part not in ("test", UNLABELLED))
+        return [self.documents[i] for members in labelled for i in members]
 
     def rows(self, task: Task) -> tuple[Sequence[Any], dict[str, list[int]]]:
         """The examples, and which of them each part has."""
@@ -215,7 +221,7 @@ class _Corpora:
         for part, chosen in rows.items():
             if not chosen:
                 raise no_example(task, f"the {part} corpus holds", left)
-        return examples, rows
+        return strip(task, examples, rows), rows
 
 
 def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
@@ -223,9 +229,9 @@ def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
     corpora = _Corpora(config, base)
     task = _task(config, corpora).at(base)
     examples, rows = corpora.rows(task)
-    public = _public(task, examples, rows)
+    public = public_set(task, examples, rows)
     folder.mkdir(parents=True, exist_ok=True)
-    texts = [task.text(examples[row]) for row in rows.get("public", [])]
+    texts = [task.text(examples[row]) for row in asked(rows)]
     encoder = find_encoder(resolved(config.model.encoder, base), config.model, base, task, texts, folder)
     practice = config.practice(task, encoder, find_device(config.device))
     splits = server_splits(task, examples, task.features(examples, encoder), rows, public) if examples else {}
@@ -252,16 +258,12 @@ def _task(config: Config, corpora: _Corpora) -> Task:
         ) from error
 
 
-def _public(task: Task, examples: Sequence[Any], rows: Mapping[str, Sequence[int]]) -> PublicSet | None:
-    return PublicSet([task.question(examples[row]) for row in rows["public"]]) if "public" in rows else None
-
-
 def server_ground(config: Config, base: Path, terms: Terms) -> Ground:
     """What the coordinator holds, on the terms that sites were enrolled with."""
     torch.set_num_threads(config.threads)
     corpora = _Corpora(config, base)
     examples, rows = corpora.rows(terms.task)
-    public = _public(terms.task, examples, rows)
+    public = public_set(terms.task, examples, rows)
     if (0 if public is None else len(public.examples), "" if public is None else public.digest) != terms.public:
         raise ConfigError("the coordinator's public set is not the one that sites were enrolled with; put it back")
     practice = terms.practice(config.training, find_device(config.device))

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from safetensors import torch as safetensors
 from torch import nn
 
+from grandrounds.data.corpora import UNLABELLED, Source
 from grandrounds.data.partition import SiteRow
 from grandrounds.errors import ConfigError, DataError
-from grandrounds.experiment.config import SHAPES, Config, Model, Paths
+from grandrounds.experiment.config import SHAPES, Config, Data, Model, Paths
 from grandrounds.federation.contract import Algorithm
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.learner import Practice, Server, Split
@@ -76,6 +77,34 @@ def split_of(
     return Split(features, rows, documents=documents_of(task, features, rows, all_examples))
 
 
+def unlabelled_source(data: Data, base: Path) -> Source | None:
+    """The corpus of unlabelled text, if it is one by itself."""
+    if not data.unlabelled_corpus:
+        return None
+    format = data.unlabelled_format or data.format
+    options = {**(data.options if format == data.format else {}), **(data.unlabelled_options or {})}
+    return Source(format, paths_of(data.unlabelled if isinstance(data.unlabelled, str | list) else None, base), options)
+
+
+def asked(served: Mapping[str, Sequence[int]]) -> list[int]:
+    """The examples of the public set in its order: those with a label, then the others."""
+    return [*served.get("public", ()), *served.get(UNLABELLED, ())]
+
+
+def public_set(task: Task, examples: Sequence[Example], served: Mapping[str, Sequence[int]]) -> PublicSet | None:
+    """What sites get of the server's examples."""
+    rows = asked(served)
+    return PublicSet([task.question(examples[row]) for row in rows]) if rows else None
+
+
+def strip(task: Task, examples: Sequence[Example], served: Mapping[str, Sequence[int]]) -> Sequence[Example]:
+    """The examples, those that are unlabelled without their labels: nothing that is made of them can tell."""
+    hidden = frozenset(served.get(UNLABELLED, ()))
+    if not hidden:
+        return examples
+    return [task.without_label(example) if row in hidden else example for row, example in enumerate(examples)]
+
+
 def server_splits(
     task: Task,
     examples: Sequence[Example],
@@ -84,13 +113,15 @@ def server_splits(
     public: PublicSet | None,
 ) -> dict[str, Split]:
     """The server's data, by which of the examples each part has."""
+    held = {**served, "public": asked(served), UNLABELLED: ()}
     splits = {
         part: split_of(task, features, np.array(rows, dtype=np.int64), part, examples)
-        for part, rows in served.items()
+        for part, rows in held.items()
         if rows
     }
     if public is not None:
-        splits["public"] = replace(splits["public"], digest=public.digest)
+        labelled = np.arange(len(served["public"])) if served.get(UNLABELLED) else None
+        splits["public"] = replace(splits["public"], digest=public.digest, labelled=labelled)
     return splits
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from grandrounds.data.corpora import MADE_HERE, Source, read_source
+from grandrounds.data.corpora import MADE_HERE, UNLABELLED, Source, check_apart, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.masking import mask_overlap
 from grandrounds.data.partition import Partition, SiteRow, Unit, partition, share
@@ -25,14 +25,18 @@ from grandrounds.experiment.config import Config, SiteSection
 from grandrounds.experiment.ground import (
     Counting,
     Ground,
+    asked,
     documents_of,
     expected_of,
     find_device,
     find_encoder,
     manifest_of,
     paths_of,
+    public_set,
     resolved,
     server_splits,
+    strip,
+    unlabelled_source,
     warmed_up,
 )
 from grandrounds.federation.contract import Algorithm, Registration
@@ -83,7 +87,8 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         notes.update(corpora.mask(config, examples, rows.dealt.sites))
         examples = task.examples(corpora.documents)[0]
     examples = task.knowing(examples, rows.training(config, examples, corpora))
-    public = PublicSet([task.question(examples[row]) for row in rows.public]) if rows.public else None
+    examples = strip(task, examples, rows.served)
+    public = public_set(task, examples, rows.served)
     schools = _Schools(config, base, folder, task, examples, corpora.documents, rows, public)
     own = schools.of(config.model.encoder, config.training)
     algorithm, model = config.make_algorithm(), own.practice.initial_model()
@@ -121,7 +126,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         residents[name] = Resident(registration, held, theirs.practice, _policy(about, config, base), about.poisoned)
     if len(task.labels) > 1:
         _note_single_class(table, notes)
-    expected = expected_of(model, manifest, task, (len(rows.public), public.digest) if public else (0, ""))
+    expected = expected_of(model, manifest, task, (len(public.examples), public.digest) if public else (0, ""))
     return Simulation(
         own.practice,
         model,
@@ -142,7 +147,7 @@ def held_out(config: Config, base: Path) -> list[Document]:
     task = TASKS[config.task["name"]].of(config.task_options(), corpora.training_documents()).at(base)
     examples, _ = task.examples(corpora.documents)
     rows = _Rows(config, task, corpora, examples)
-    return [corpora.documents[i] for i in sorted({examples[row].document for row in rows.test})]
+    return [corpora.documents[i] for i in sorted({examples[row].document for row in rows.served["test"]})]
 
 
 @dataclass(frozen=True)
@@ -208,14 +213,13 @@ class _Schools:
 
     def _make(self, name: str) -> _School:
         config, task, rows = self._config, self._task, self._rows
-        texts = [task.text(self._examples[row]) for row in rows.public]
+        texts = [task.text(self._examples[row]) for row in asked(rows.served)]
         own = name == resolved(config.model.encoder, self._base)
         model = config.model if own else config.model.of_a_site()
         encoder = find_encoder(name, model, self._base, task, texts, self._folder, self._counted)
         features = task.features(self._examples, encoder)
         practice = config.practice(task, encoder, find_device(config.device))
-        served = {"public": rows.public, "validation": rows.validation, "test": rows.test}
-        splits = server_splits(task, self._examples, features, served, self._public)
+        splits = server_splits(task, self._examples, features, rows.served, self._public)
         if own:
             practice = warmed_up(config, practice, splits, self._folder)
         return _School(practice, features, splits)
@@ -238,6 +242,8 @@ class _Schools:
 
 
 TRAIN_OF = "site "
+PARTS = ("test", "public", "validation", UNLABELLED)
+"""The server's, in the order in which shares of train are drawn."""
 
 
 def _made(site: SiteSection, config: Config) -> Sequence[str]:
@@ -306,6 +312,10 @@ class _Corpora:
         else:
             if not each:
                 raise ConfigError("data.test is missing: name the corpus to test on, or give a share of train")
+        if (unlabelled := unlabelled_source(data, base)) is not None:
+            others = list(self.documents)
+            self._add(UNLABELLED, unlabelled)
+            check_apart(self.documents[len(others) :], others)
         self.annotated: Sequence[Document] = self.documents
         """As they were read, with nothing masked."""
 
@@ -324,8 +334,10 @@ class _Corpora:
         return counted
 
     def training_documents(self) -> list[Document]:
-        """What the label set is read from: all but a corpus to test on; of one that is shared out, the whole."""
-        return [self.documents[i] for part, members in self.parts.items() if part != "test" for i in members]
+        """What the label set is read from: all but a corpus to test on and unlabelled text; of one that is shared out,
+        the whole."""
+        labelled = (members for part, members in self.parts.items() if part not in ("test", UNLABELLED))
+        return [self.documents[i] for members in labelled for i in members]
 
 
 class _Rows:
@@ -338,20 +350,19 @@ class _Rows:
             return [replace(one, examples=tuple(rows[i] for i in one.examples)) for one in made]
 
         unit = config.partition.unit or task.unit
-        whole = task.whole or unit
         by_part: dict[str, Sequence[Unit]] = {}
         for source, members in corpora.parts.items():
             # By themselves: a patient of two corpora must not carry one's examples, say of the test, into the other.
             rows = [row for row, example in enumerate(examples) if example.document in members]
-            by_part[source] = units_of(rows, whole)
+            by_part[source] = units_of(rows, task.whole)
         self._own: dict[str, dict[str, list[int]]] = {name: {} for name in config.sites if config.own_corpora}
         for name in self._own:
             for own in ("validation", "test"):
                 if (key := _part_of(name, own)) in by_part:
                     self._own[name][own] = _examples(by_part.pop(key))
-        given = {part: list(by_part.pop(part)) for part in ("test", "public", "validation") if part in by_part}
+        given = {part: list(by_part.pop(part)) for part in PARTS if part in by_part}
         left = dict.fromkeys(by_part, 1.0)
-        for part in ("test", "public", "validation"):
+        for part in PARTS:
             shared, of_all = part not in given, getattr(config.data, part)
             given.setdefault(part, [])
             for source, units in by_part.items():
@@ -370,8 +381,11 @@ class _Rows:
                     self._own[site].setdefault(part, _examples(taken))
                 else:
                     given[part] += taken
-        self.test, self.public, self.validation = (_examples(given[part]) for part in ("test", "public", "validation"))
-        if not self.test and "test" not in self.at_all_sites():
+        self.served: Mapping[str, Sequence[int]] = {part: _examples(units) for part, units in given.items()}
+        """The server's, by part."""
+        if UNLABELLED in corpora.parts and not self.served[UNLABELLED]:
+            raise DataError(f"data.unlabelled holds no example of {task.name}: it needs marked mentions to ask about")
+        if not self.served["test"] and "test" not in self.at_all_sites():
             raise DataError(f"the test corpus holds no example of {task.name}")
         if config.data.train_share < 1:
             kept = {
@@ -385,7 +399,7 @@ class _Rows:
                 f"no training example is left for the sites: the corpus holds {len(examples)} examples of {task.name}; "
                 "check data.train, and the shares data.public and data.validation"
             )
-        if whole != unit:
+        if task.whole != unit:
             by_part = {part: units_of(_examples(units), unit) for part, units in by_part.items()}
         self.dealt = _deal(config, by_part)
 
@@ -400,7 +414,7 @@ class _Rows:
 
     def training(self, config: Config, examples: Sequence[Any], corpora: _Corpora) -> list[Document]:
         """The documents that sites train on, and the server's where it trains."""
-        served = self.public if config.model.warm_up or config.needs_public else []
+        served = self.served["public"] if config.model.warm_up or config.needs_public else []
         held = {examples[row].document for rows in (*self.dealt.sites.values(), served) for row in rows}
         return [corpora.documents[i] for i in sorted(held)]
 

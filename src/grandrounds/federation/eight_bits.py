@@ -12,8 +12,12 @@ Form = Literal["probabilities", "log_probabilities"]
 
 
 def packed(values: Tensor, form: Form) -> Tensor:
-    """Deflated to one dimension where that is shorter: most predictions are near nothing or all."""
-    coded = _bytes_of(values, form)
+    """Most predictions are near nothing or all."""
+    return deflated(_bytes_of(values, form))
+
+
+def deflated(coded: Tensor) -> Tensor:
+    """To one dimension, where that is shorter."""
     short = zlib.compress(coded.numpy().tobytes(), 9)
     return torch.frombuffer(bytearray(short), dtype=torch.uint8) if len(short) < coded.numel() else coded
 

@@ -6,7 +6,7 @@ A simulation hosts all sites, a worker process some of them, a hospital one: its
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from grandrounds.federation.contract import Algorithm, Registration, make_algorithm, site_method
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import Practice, Site, Split
-from grandrounds.federation.payloads import Compression, Expected, Packed, Predictions, unpack
+from grandrounds.federation.payloads import Compression, Expected, Packed, PredictedLabels, Predictions, unpack
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.federation.rows import Tables
@@ -93,8 +93,8 @@ class Host:
         method = site_method(self._algorithm, ask.method)
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
         payload = method(site, *message)
-        if resident.poisoned and isinstance(payload, Predictions):
-            payload = replace(payload, values=payload.values.roll(1, dims=1))
+        if resident.poisoned and isinstance(payload, Predictions | PredictedLabels):
+            payload = payload.misleading()
         packed = payload.pack(self._compression)
         resident.policy.check(packed)
         version = ask.start

@@ -23,7 +23,7 @@ from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.eight_bits import Form
 from grandrounds.federation.exchange import Work
 from grandrounds.federation.files import write_whole
-from grandrounds.federation.payloads import LabelCounts, Parameters, Predictions
+from grandrounds.federation.payloads import LabelCounts, Parameters, PredictedLabels, Predictions
 from grandrounds.federation.policy import RefusalError
 from grandrounds.federation.rows import Tables, table_names
 from grandrounds.federation.seeds import derive, generator, global_seed
@@ -53,6 +53,8 @@ class Split:
     """Of the public set: what a site and the server compare to know that they hold the same one."""
     documents: NDArray[np.int64] | None = None
     """The document of each row, in the order of the corpus; None: each row is by itself."""
+    labelled: NDArray[np.int64] | None = None
+    """Which of the rows have a label, as places in them; None: all."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -131,13 +133,16 @@ class Learner:
         split: str = "train",
         *,
         loss: Loss | None = None,
-        only: Sequence[int] | None = None,
+        only: Sequence[int] | NDArray[np.int64] | None = None,
         epochs: int | None = None,
         learning_rate: float | None = None,
         optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
-        """Epochs of mini-batches. `loss` replaces the task's; `only` are the rows of the split to train on."""
+        """Epochs of mini-batches. `loss` replaces the task's, which needs labels and so sees only rows that have one;
+        `only` are the rows of the split to train on."""
         chosen = self._split(split)
+        if only is None and loss is None:
+            only = chosen.labelled
         rows = np.arange(len(chosen)) if only is None else np.asarray(only, dtype=np.int64)
         bags = self.practice.task.bags(chosen.features, chosen.rows[rows])
         lengths = chosen.lengths[rows]
@@ -213,6 +218,10 @@ class Learner:
         log_probabilities = torch.from_numpy(self.logits(split)).log_softmax(dim=1)
         values = log_probabilities.exp() if form == "probabilities" else log_probabilities
         return Predictions(values, form, self.digest(split))
+
+    def predict_labels(self, split: str) -> PredictedLabels:
+        logits = torch.from_numpy(self.logits(split))
+        return PredictedLabels(logits.argmax(dim=1), logits.shape[1], self.digest(split))
 
     def digest(self, split: str) -> str:
         return self._split(split).digest

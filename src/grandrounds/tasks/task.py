@@ -25,6 +25,8 @@ Counts = Mapping[str, float]
 PATIENT = "patient"
 NONE = "None"
 """The class of what has no relation."""
+NO_LABEL, NO_CLASS = "", -1
+"""The label of an example that has none, and its class, which no loss can read."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,9 @@ class Task(ABC):
     name: ClassVar[str]
     unit: ClassVar[str]
     """What a split deals out when the config does not say: example, sentence, document or patient."""
-    whole: ClassVar[str | None] = None
-    """What public, validation and test take whole when they are shares of train, if not what is dealt out."""
+    whole: ClassVar[str] = PATIENT
+    """What shares of train (public, validation, test, unlabelled) never tear apart: a patient's documents, and where a
+    document names no patient, the document."""
     markers: ClassVar[Sequence[str]] = ()
     """Word pieces that the task reserves in the tokenizer."""
     one_class: ClassVar[bool] = True
@@ -157,7 +160,12 @@ class Task(ABC):
 
     @abstractmethod
     def from_question(self, question: Mapping[str, Any]) -> Example:
-        """The example of a question; its label says nothing."""
+        """The example of a question; its label says nothing, or that there is none."""
+
+    def without_label(self, example: Any) -> Example:
+        """The example with nothing of its answer, where each has one class."""
+        stripped: Example = replace(example, label=NO_LABEL)
+        return stripped
 
     @abstractmethod
     def label_counts(self, features: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
