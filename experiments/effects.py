@@ -94,7 +94,7 @@ class Part:
         if self.row:
             return _over_seeds(*_cells(content, self))
         arm = self.arm if isinstance(self.arm, str) else _best(content, self.arm)
-        last = [name for name in (arm, self.over) if name and _stopped(content, name)]
+        last = tuple(name for name in (arm, self.over) if _stopped(content, name))
         if self.count:
             ours, theirs = (float(_row(content, name)[self.count]) for name in (arm, self.over))
             exact = Effect(ours - theirs, ours - theirs, ours - theirs, _row(content, arm)["runs"])

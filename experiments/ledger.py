@@ -179,12 +179,11 @@ def _counted(claims: Sequence[Claim]) -> str:
 
 def _told(part: Part, effect: Effect) -> str:
     """In the unit that the part is in: percent and counts as they are, scores as shares of one."""
-    digits = 1 if part.relative or part.row or part.target is not None else 3
-    unit = "%" if part.relative else ""
-    sign = "" if part.row and not (part.over_row or part.over_column) else "+"
-    numbers = [f"{value:{sign}.{digits}f}{unit}" for value in (effect.value, effect.low, effect.high)]
+    rounds, unit = part.target is not None, "%" if part.relative else ""
+    form = "+.3g" if part.row else "+.1f" if rounds else "+.2f" if part.relative else "+.3f"
+    numbers = [f"{value:{form}}{unit}" for value in (effect.value, effect.low, effect.high)]
     bar = f", claimed {part.side} {part.bar:g}{unit}" if part.bar or part.side == "below" else ""
-    how = ", *t*" if part.of or part.row or part.target is not None else ""
+    how = ", *t*" if part.of or part.row or rounds else ""
     between = "counted" if part.count else f"{numbers[1]} to {numbers[2]}{how}"
     return f"{part.label or _pair(part)}: {numbers[0]} ({between}{bar})"
 
