@@ -3,8 +3,8 @@
     python -m experiments.differences --out FILE.json --baseline alone \
       alone=RUNS/fedner-tenth-cnn_crf/local_only-seed* together=RUNS/fedner-tenth-cnn_crf/fedner-seed*
 
-An arm is NAME=FOLDER..., a folder a seed; the shell or the pattern itself gives several. Nothing is run. It is for arms of
-several comparisons, or of a reproduced table: differences between them, with 95% intervals from their outcomes.
+An arm is NAME=FOLDER..., a folder a seed; the shell or the pattern itself gives several. Nothing is run. It is for arms
+of several comparisons, or of a reproduced table: differences between them, with 95% intervals from their outcomes.
 """
 
 from __future__ import annotations

@@ -96,11 +96,12 @@ class Part:
         arm = self.arm if isinstance(self.arm, str) else _best(content, self.arm)
         last = tuple(name for name in (arm, self.over) if _stopped(content, name))
         if self.count:
-            ours, theirs = (float(_row(content, name)[self.count]) for name in (arm, self.over))
-            exact = Effect(ours - theirs, ours - theirs, ours - theirs, _row(content, arm)["runs"])
-            return exact.times(100 / theirs) if self.relative else exact
+            own, base = (float(_row(content, name)[self.count]) for name in (arm, self.over))
+            exact = Effect(own - base, own - base, own - base, _row(content, arm)["runs"])
+            return exact.times(100 / base) if self.relative else exact
         if self.of or self.target is not None:
-            ours, theirs = self._by_seed(content, arm, self.of), self._by_seed(content, self.over, self.over_of or self.of)
+            ours = self._by_seed(content, arm, self.of)
+            theirs = self._by_seed(content, self.over, self.over_of or self.of)
             return replace(_over_seeds(ours, theirs), last=last)
         effect = replace(_difference(content, arm, self.over), last=last)
         return effect.times(100 / _mean(_row(content, self.over))) if self.relative else effect

@@ -1,7 +1,7 @@
 """The ledger of claims: what the five papers say, whether it holds here, and how that was found out.
 
-Claims are written by hand in docs/results/claims.toml, runs in experiments/evidence.toml; effects, intervals and seeds are
-read from the runs' JSON, and a verdict that does not follow from them is an error.
+Claims are written by hand in docs/results/claims.toml, runs in experiments/evidence.toml; effects, intervals and seeds
+are read from the runs' JSON, and a verdict that does not follow from them is an error.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ PAPERS = {
     "FedNER": "Ge et al., 2020",
     "Federated BERT": "Liu and Miller, 2020",
 }
-RULE = """A claim is **confirmed** if the 95% interval of its effect lies wholly on the side that it claims, **refuted** if it lies wholly on the other side, and otherwise
-we **can't tell**. A claim of several parts (a lead over several rivals) is confirmed if every part is, and refuted if one part is; with several parts a chance refutation is
-that much likelier, up to 2.5% a part. Where the best round of an arm was its last in more than half of its runs, it may not have been trained out: then we can't tell, unless
-the row says why it had. Effects are the first arm's score less the second's, on the test set, in the round that validation data chose; F1 and AUC are shares of one.
-Intervals resample seeds and test documents together ([significance.py](../../src/grandrounds/metrics/significance.py)); those marked *t* are Student's over seeds alone. The
-corpora stand in for the papers' own wherever those can't be had, so a verdict is about the claim *on these data*, as the protocol says, and not about the papers' tables."""
+RULE = """A claim is **confirmed** if the 95% interval of its effect lies wholly on the side that it claims, **refuted**
+if it lies wholly on the other side, and otherwise we **can't tell**. A claim of several parts (a lead over several rivals)
+is confirmed if every part is, and refuted if one part is; with several parts a chance refutation is that much
+likelier, up to 2.5% a part. Where the best round of an arm was its last in more than half of its runs, it may not
+have been trained out: then we can't tell, unless the row says why it had. Effects are the first arm's score less the
+second's, on the test set, in the round that validation data chose; F1 and AUC are shares of one. Intervals resample
+seeds and test documents together ([significance.py](../../src/grandrounds/metrics/significance.py)); those marked *t*
+are Student's over seeds alone. The corpora stand in for the papers' own wherever those can't be had, so a verdict is
+about the claim *on these data*, as the protocol says, and not about the papers' tables."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,9 @@ class Ledger:
     def _answer(self) -> str:
         tried = sum(any(self.effects(claim)) for claim in self.claims)
         return (
-            f"**Of {len(self.claims)} claims: {_counted(self.claims)}** {tried} have measurements that were trained out and have "
-            "intervals; the others wait for the runs of [evidence.toml](../../experiments/evidence.toml) or can't be run on public "
-            "data, as each says. Written by `make tables` from [claims.toml](claims.toml)."
+            f"**Of {len(self.claims)} claims: {_counted(self.claims)}** {tried} have been measured; the others "
+            "wait for the runs of [evidence.toml](../../experiments/evidence.toml), or can't be run on public data, as each "
+            "says. Written by `make tables` from [claims.toml](claims.toml)."
         )
 
     def _table(self, claims: Sequence[Claim]) -> str:
@@ -165,7 +168,8 @@ class Ledger:
             yield f"  - Trained out, though the best round was the last: {claim.trained_out}"
         for name in claim.runs:
             there = (self.results / f"{name}.json").exists()
-            yield f"  - {f'[{name}.json]({name}.json)' if there else f'{name}.json, not there yet'}: `{self.queue[name].command}`"
+            told = f"[{name}.json]({name}.json)" if there else f"{name}.json, not there yet"
+            yield f"  - {told}: `{self.queue[name].command}`"
 
 
 def _claim(own: Mapping[str, Any], line: int) -> Claim:

@@ -21,10 +21,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import TemplateError
-
 from experiments.ledger import CLAIMS, LEDGER, Ledger
 from experiments.render import Renderer
+from jinja2 import TemplateError
 
 ROOT = Path(__file__).parents[1]
 CURE = "run: make tables"
@@ -102,7 +101,7 @@ def main() -> None:
     found = list(problems(ROOT, write=not check))
     for problem in found if check else [problem for problem in found if CURE not in problem.what]:
         print(problem, file=sys.stderr)
-    if check and found or any(CURE not in problem.what for problem in found):
+    if (check and found) or any(CURE not in problem.what for problem in found):
         sys.exit(1)
 
 

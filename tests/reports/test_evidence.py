@@ -94,7 +94,8 @@ def test_arms_on_other_units_are_not_paired_and_that_is_said(tmp_path: Path) -> 
     shared = leave(tmp_path / "fedavg", Record("server", "test", outcomes(FAIR)))
     own = [Record(site, "test", outcomes(GOOD[::2], site)) for site in ("east", "west")]
     folders = {"fedavg": [shared], "fedner": [leave(tmp_path / "fedner", *own)]}
-    rows = with_evidence(comparison_rows([result("fedavg", 1, 0.5), result("fedner", 1, 0.8)]), Evidence.of(folders), "fedavg")
+    rows = comparison_rows([result("fedavg", 1, 0.5), result("fedner", 1, 0.8)])
+    rows = with_evidence(rows, Evidence.of(folders), "fedavg")
     assert row_of(rows, "fedner").same_units is False
     assert "fedner and fedavg were not tested on the same units, so their draws are not paired." in remarks(rows, 1)
 
