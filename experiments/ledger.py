@@ -28,8 +28,8 @@ PAPERS = {
     "Federated BERT": "Liu and Miller, 2020",
 }
 RULE = """A claim is **confirmed** if the 95% interval of its effect lies wholly on the side that it claims, **refuted**
-if it lies wholly on the other side, and otherwise we **can't tell**. A claim of several parts (a lead over several rivals)
-is confirmed if every part is, and refuted if one part is; with several parts a chance refutation is that much
+if it lies wholly on the other side, and otherwise we **can't tell**. A claim of several parts (a lead over several
+rivals) is confirmed if every part is, and refuted if one part is; with several parts a chance refutation is that much
 likelier, up to 2.5% a part. Where the best round of an arm was its last in more than half of its runs, it may not
 have been trained out: then we can't tell, unless the row says why it had. Effects are the first arm's score less the
 second's, on the test set, in the round that validation data chose; F1 and AUC are shares of one. Intervals resample
@@ -144,8 +144,8 @@ class Ledger:
         tried = sum(any(self.effects(claim)) for claim in self.claims)
         return (
             f"**Of {len(self.claims)} claims: {_counted(self.claims)}** {tried} have been measured; the others "
-            "wait for the runs of [evidence.toml](../../experiments/evidence.toml), or can't be run on public data, as each "
-            "says. Written by `make tables` from [claims.toml](claims.toml)."
+            "wait for the runs of [evidence.toml](../../experiments/evidence.toml), or can't be run on public data, as "
+            "each says. Written by `make tables` from [claims.toml](claims.toml)."
         )
 
     def _table(self, claims: Sequence[Claim]) -> str:
