@@ -18,6 +18,8 @@ from grandrounds.metrics.score import Score
 
 T975 = (inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Student's t, 97.5%, by degrees of freedom; beyond ten the normal value would do, and ten's is kept."""
+ROUNDING = sqrt(2 / 12)
+"""The deviation of a difference of two whole numbers of rounds: seeds that agree by chance are not without error."""
 Load = Callable[[str], Any]
 
 
@@ -102,7 +104,8 @@ class Part:
         if self.of or self.target is not None:
             ours = self._by_seed(content, arm, self.of)
             theirs = self._by_seed(content, self.over, self.over_of or self.of)
-            return replace(_over_seeds(ours, theirs), last=last)
+            floor = ROUNDING if self.target is not None else 0.0
+            return replace(_over_seeds(ours, theirs, floor), last=last)
         effect = replace(_difference(content, arm, self.over), last=last)
         return effect.times(100 / _mean(_row(content, self.over))) if self.relative else effect
 
@@ -124,12 +127,12 @@ def _difference(content: Mapping[str, Any], arm: str, other: str) -> Effect:
     )
 
 
-def _over_seeds(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Effect:
-    """Mean and t interval of the differences of runs with the same seed."""
+def _over_seeds(ours: Mapping[int, float], theirs: Mapping[int, float], floor: float = 0.0) -> Effect:
+    """Mean and t interval of the differences of runs with the same seed, whose deviation is at least the floor."""
     gaps = [value - theirs[seed] for seed, value in ours.items() if seed in theirs]
     if len(gaps) < 2:
         raise ValueError("an interval over seeds needs two of them at least")
-    half = T975[min(len(gaps) - 1, len(T975) - 1)] * stdev(gaps) / sqrt(len(gaps))
+    half = T975[min(len(gaps) - 1, len(T975) - 1)] * max(stdev(gaps), floor) / sqrt(len(gaps))
     return Effect(fmean(gaps), fmean(gaps) - half, fmean(gaps) + half, len(gaps))
 
 

@@ -228,6 +228,15 @@ def test_a_target_that_is_not_reached_counts_as_a_round_after_the_last() -> None
     assert read(compared(base=0.0, a=0.2), arm="a", over="base", target=0.4).value == fmean([3 - 5, 4 - 5])
 
 
+def test_rounds_that_agree_over_seeds_still_have_an_error() -> None:
+    content = compared(base=0.0, a=0.2)
+    for run in content["runs"]:
+        run["history"] = [{"round": 2 if run["name"] == "a" else 3, "validation": 0.9}]
+    found = read(content, arm="a", over="base", target=0.4)
+    half = 12.706 * sqrt(1 / 12 + 1 / 12) / sqrt(2)
+    assert (found.value, found.low, found.high) == pytest.approx((-1, -1 - half, -1 + half))
+
+
 def test_counts_have_no_error() -> None:
     assert read(compared(base=0.0, a=1.0), arm="a", over="base", count="mb_up") == Effect(1.0, 1.0, 1.0, 2)
     assert read(compared(base=0.0, a=1.0), arm="a", over="base", count="mb_up", relative=True).value == 100.0
