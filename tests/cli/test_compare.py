@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from experiments.differences import arms_of
 
+from grandrounds.cli.search import Choice
 from grandrounds.metrics.outcomes import outcomes_of_run
 from grandrounds.reports.comparison import comparison
 from grandrounds.reports.tables import to_json
@@ -234,3 +235,10 @@ def test_a_search_without_validation_data_is_refused(config: Path, tmp_path: Pat
 
 def test_a_search_for_nothing_is_refused(config: Path) -> None:
     assert "training.epochs=1,2" in run("search", config, "training.epochs").complaint()
+
+
+def test_what_a_search_tells_has_no_path_of_the_machine() -> None:
+    found = {"precision": 0.5, "recall": 0.5, "f1": 0.5, "n": 4}
+    setting = {"model.encoder": "/somewhere/minilm", "training.learning_rate": 0.1}
+    told = Choice([(setting, found)], None, []).to_dict()
+    assert told["best"] == told["rows"][0]["setting"] == {"model.encoder": "minilm", "training.learning_rate": 0.1}

@@ -22,6 +22,7 @@ from grandrounds.experiment.many import Arm, arm_config, run_arms
 from grandrounds.experiment.provenance import provenance
 from grandrounds.federation.files import write_whole
 from grandrounds.metrics.score import Headline, Score
+from grandrounds.reproduce.wish import placeless
 
 CHOSEN = "chosen.toml"
 Setting = Mapping[str, Any]
@@ -116,10 +117,17 @@ class Choice:
     def to_dict(self) -> dict[str, Any]:
         keys = [key for key in dict.fromkeys((self.word.lower(), "f1")) if key in self.ranked[0][1]]
         rows = [
-            {"setting": setting, **{f"validation_{key}": found[key] for key in keys}} for setting, found in self.ranked
+            {"setting": _told(setting), **{f"validation_{key}": found[key] for key in keys}}
+            for setting, found in self.ranked
         ]
         tested = {f"test_{key}": (self.test or {}).get(key) for key in keys}
-        return {"criterion": self.word.lower(), "rows": rows, "best": self.best, "at_edge": list(self.edges), **tested}
+        return {
+            "criterion": self.word.lower(),
+            "rows": rows,
+            "best": _told(self.best),
+            "at_edge": list(self.edges),
+            **tested,
+        }
 
     def show(self, name: str) -> None:
         table = Table(title=f"{name}: validation {self.word}")
@@ -141,6 +149,11 @@ def _axis(text: str) -> tuple[str, list[Any]]:
     if not values:
         raise ConfigError(f"'{text}' is not a setting; write it as key=value,value, such as training.epochs=1,2")
     return key, [parse_override(f"{key}={value}")[1] for value in values.split(",")]
+
+
+def _told(setting: Setting) -> Setting:
+    """Without paths of the machine: it goes into a file that may be passed on."""
+    return {key: placeless(value) for key, value in setting.items()}
 
 
 def _is_number(value: Any) -> bool:
