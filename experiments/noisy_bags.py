@@ -27,6 +27,7 @@ from grandrounds import Kept, Parameters, Selection, Site, algorithm, on_site
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.algorithms.lazy_mil import BEST, LazyMIL
 from grandrounds.data.synthetic.bags import synthesize_bags
+from grandrounds.experiment.provenance import provenance
 from grandrounds.reports.plots import Curve, draw_by_round, draw_pr
 from grandrounds.reports.svg import svg
 
@@ -130,6 +131,12 @@ def run(method: str, fraction: float, seed: int, rounds: int, out: Path) -> dict
     return found
 
 
+def named(one: dict[str, Any]) -> dict[str, Any]:
+    """An arm's name, and the share of right choices over the last five rounds."""
+    last = {who: fmean(values[-5:]) for who, values in one["choice"].items()}
+    return {"name": f"{one['method']}-c{one['fraction']:g}", "right_choices": last}
+
+
 def draw(found: Sequence[dict[str, Any]], out: Path) -> None:
     """Precision by recall for each C, and how many choices are right by round, as SVG; seeds share a colour."""
     fractions = sorted({one["fraction"] for one in found})
@@ -176,7 +183,8 @@ def main() -> None:
             for method in wish.methods:
                 found.append(run(method, fraction, seed, wish.rounds, wish.out))
                 print(f"{method}, C = {fraction}, seed {seed}: AUC {found[-1]['test']['auc']:.3f}", flush=True)
-    (wish.out / "noisy_bags.json").write_text(json.dumps(found) + "\n")
+    told_of = {**provenance(), "rows": [], "runs": [{**one, **named(one)} for one in found]}
+    (wish.out / "noisy_bags.json").write_text(json.dumps(told_of) + "\n")
     draw(found, wish.out)
     print("\n| method | C | AUC | P@50 | P@100 | P@200 | chosen rightly, first and last five rounds |")
     print("|---|---|---|---|---|---|---|")

@@ -11,8 +11,12 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 import pytest
+from experiments.differences import arms_of
 
+from grandrounds.cli.search import Choice
 from grandrounds.metrics.outcomes import outcomes_of_run
+from grandrounds.reports.comparison import comparison
+from grandrounds.reports.tables import to_json
 from tests.cli.commands import Outcome, run
 
 ARMS = ["local_only-seed1", "local_only-seed2", "fedavg-seed1", "fedavg-seed2"]
@@ -68,6 +72,35 @@ def test_csv_json_and_report_say_the_same(compared: tuple[Path, Outcome]) -> Non
     assert [row["f1_mean"] for row in rows] == [str(row["f1_mean"]) for row in held["rows"]]
     page = (folder / "report.html").read_text()
     assert all(arm in page for arm in ARMS)
+
+
+def test_every_two_arms_have_their_difference(compared: tuple[Path, Outcome]) -> None:
+    """Here that of the only rival to the baseline, with the signs turned."""
+    folder, outcome = compared
+    ((row,), (found,)) = (
+        [row for row in outcome.json() if row["baseline"]],
+        json.loads((folder / "compare.json").read_text())["differences"],
+    )
+    assert (found["arm"], found["over"]) == (row["baseline"], row["name"])
+    assert (found["value"], found["low"], found["high"], found["p"]) == pytest.approx(
+        (-row["difference"], -row["difference_high"], -row["difference_low"], row["p"])
+    )
+
+
+def test_finished_runs_are_compared_wherever_they_are(compared: tuple[Path, Outcome], tmp_path: Path) -> None:
+    folder, outcome = compared
+    runs = arms_of([f"local_only={folder}/local_only-seed*", f"fedavg={folder}/fedavg-seed2", f"{folder}/fedavg-seed1"])
+    assert [(name, place.name[-1]) for name, place in runs] == [
+        ("local_only", "1"),
+        ("local_only", "2"),
+        ("fedavg", "1"),
+        ("fedavg", "2"),
+    ]
+    rows, content = comparison(runs, "local_only", tmp_path)
+    assert json.loads(to_json(rows)) == outcome.json()
+    assert content["differences"] == json.loads((folder / "compare.json").read_text())["differences"]
+    with pytest.raises(SystemExit, match=r"'fedavg=nowhere' names no run; write NAME=FOLDER"):
+        arms_of(["fedavg=nowhere"])
 
 
 def test_started_again_it_runs_no_finished_arm(compared: tuple[Path, Outcome]) -> None:
@@ -202,3 +235,10 @@ def test_a_search_without_validation_data_is_refused(config: Path, tmp_path: Pat
 
 def test_a_search_for_nothing_is_refused(config: Path) -> None:
     assert "training.epochs=1,2" in run("search", config, "training.epochs").complaint()
+
+
+def test_what_a_search_tells_has_no_path_of_the_machine() -> None:
+    found = {"precision": 0.5, "recall": 0.5, "f1": 0.5, "n": 4}
+    setting = {"model.encoder": "/somewhere/minilm", "training.learning_rate": 0.1}
+    told = Choice([(setting, found)], None, []).to_dict()
+    assert told["best"] == told["rows"][0]["setting"] == {"model.encoder": "minilm", "training.learning_rate": 0.1}

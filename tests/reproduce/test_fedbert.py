@@ -263,13 +263,18 @@ def test_attention_is_compared_as_scipy_would(all_targets: All) -> None:
     folders = {"none": kept(out, "federated", 0)} | {name: kept(out, name, 2) for name in ("centralized", "federated")}
     seen = {name: looked_at(folder, texts) for name, folder in folders.items()}
     found = cells(out, "table2")
-    assert list(found) == ["none, centralised", "none, federated", "centralised, federated"]
+    by_depth = [f"entropy by depth: {title}" for title in PRETRAINING.values()]
+    assert list(found) == ["none, centralised", "none, federated", "centralised, federated", *by_depth]
     for one, other in (("none", "centralized"), ("none", "federated"), ("centralized", "federated")):
         (a, b, c), (d, e, f) = seen[one], seen[other]
         row = found[f"{PRETRAINING[one]}, {PRETRAINING[other]}"]
         assert row["Spearman"]["measured"] == pytest.approx(spearmanr(a, d).statistic)
         assert row["distance, sum"]["measured"] == pytest.approx(np.abs(c - f).mean(), rel=1e-3)
         assert row["distance, mean"]["measured"] == pytest.approx(np.abs(b - e).mean(), rel=1e-3)
+    for name, title in PRETRAINING.items():
+        layers = seen[name][0].reshape(2, -1).mean(axis=1)
+        measured = found[f"entropy by depth: {title}"]["entropy, last layer less first"]["measured"]
+        assert measured == pytest.approx(layers[-1] - layers[0], rel=1e-3, abs=1e-5)
     assert found["none, federated"]["Spearman"]["paper"] == 0.96
     assert found["none, centralised"]["distance, sum"]["paper"] == 8398.95
     assert found["none, centralised"]["distance, mean"]["paper"] is None

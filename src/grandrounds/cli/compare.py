@@ -101,5 +101,5 @@ def compare_arms(
     from grandrounds.reports.comparison import write_comparison
 
     with LiveArms(arms) as live:
-        results = run_arms(arms, base, processes, live)
-    return write_comparison(arms, results, folder, baseline)
+        run_arms(arms, base, processes, live)
+    return write_comparison([(arm.name, arm.folder) for arm in arms], baseline or arms[0].name, folder)

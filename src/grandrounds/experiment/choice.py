@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grandrounds.experiment.provenance import placeless
 from grandrounds.metrics.score import Headline, Score
 
 Setting = Mapping[str, Any]
@@ -42,10 +43,22 @@ class Choice:
     def to_dict(self) -> dict[str, Any]:
         keys = [key for key in dict.fromkeys((self.word.lower(), "f1")) if key in self.ranked[0][1]]
         rows = [
-            {"setting": setting, **{f"validation_{key}": found[key] for key in keys}} for setting, found in self.ranked
+            {"setting": _told(setting), **{f"validation_{key}": found[key] for key in keys}}
+            for setting, found in self.ranked
         ]
         tested = {f"test_{key}": (self.test or {}).get(key) for key in keys}
-        return {"criterion": self.word.lower(), "rows": rows, "best": self.best, "at_edge": list(self.edges), **tested}
+        return {
+            "criterion": self.word.lower(),
+            "rows": rows,
+            "best": _told(self.best),
+            "at_edge": list(self.edges),
+            **tested,
+        }
+
+
+def _told(setting: Setting) -> Setting:
+    """Without paths of the machine: it goes into a file that may be passed on."""
+    return {key: placeless(value) for key, value in setting.items()}
 
 
 def _is_number(value: Any) -> bool:

@@ -60,6 +60,14 @@ def command(arguments: Sequence[str]) -> str:
     return shlex.join(typed)
 
 
+def placeless(value: Any) -> Any:
+    """Without a machine's paths; a hub name has a slash too, and stays."""
+    if isinstance(value, list):
+        return [placeless(item) for item in value]
+    place = isinstance(value, str) and (value.startswith(("/", "~", ".")) or Path(value).exists())
+    return Path(value).name if place else value
+
+
 def _program(path: str) -> str:
     """A command by its name, a module or script by what python is told."""
     name = Path(path).stem if Path(path).stem != "__main__" else Path(path).parent.name

@@ -1,17 +1,16 @@
-"""The files of a comparison: its rows as CSV and JSON with what made them, and a report of all runs."""
+"""Finished run folders as one comparison: its rows with their evidence, and what compare.json holds."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grandrounds.experiment.many import Arm
 from grandrounds.experiment.provenance import provenance
 from grandrounds.metrics.outcomes import OUTCOMES
 from grandrounds.metrics.score import Score
-from grandrounds.reports.evidence import remarks, with_evidence
+from grandrounds.reports.evidence import Evidence, remarks, with_evidence
 from grandrounds.reports.report import write_report
 from grandrounds.reports.runs import Result
 from grandrounds.reports.tables import ComparisonRow, comparison_rows, to_csv, to_json
@@ -34,42 +33,51 @@ KEPT = (
     "peak_memory_mb",
     "commit",
 )
-"""What compare.json repeats of each run's result.json."""
 
 
-def write_comparison(
-    arms: Sequence[Arm], results: Sequence[dict[str, Any]], folder: Path, baseline: str | None = None
-) -> list[ComparisonRow]:
-    """The arms' rows, in the files of the folder too; the baseline is the first arm unless another is named."""
-    names = [arm.name for arm in arms]
+def comparison(
+    runs: Sequence[tuple[str, Path]], baseline: str, folder: Path
+) -> tuple[list[ComparisonRow], dict[str, Any]]:
+    """Of runs, each the name of its arm and where it is: the rows, and all for a JSON, with paths from the folder."""
+    results = [json.loads((place / "result.json").read_text(encoding="utf-8")) for _, place in runs]
+    names = [name for name, _ in runs]
+    folders = {name: [place for own, place in runs if own == name] for name in names}
+    evidence = Evidence.of(folders)
     rows = comparison_rows([Result.model_validate(result) for result in results], names)
-    folders = {name: [arm.folder for arm in arms if arm.name == name] for name in names}
-    rows = with_evidence(rows, folders, baseline or names[0])
-    (folder / "compare.csv").write_text(to_csv(rows), encoding="utf-8")
+    rows = with_evidence(rows, evidence, baseline)
     content = {
         **provenance(),
         "rows": json.loads(to_json(rows)),
+        "differences": evidence.differences(),
         "remarks": list(remarks(rows, len(folders[names[0]]))),
-        "runs": [_brief(arm, result, folder) for arm, result in zip(arms, results, strict=True)],
+        "runs": [_brief(name, place, own, folder) for (name, place), own in zip(runs, results, strict=True)],
     }
+    return rows, content
+
+
+def write_comparison(runs: Sequence[tuple[str, Path]], baseline: str, folder: Path) -> list[ComparisonRow]:
+    """The rows, also as compare.csv, compare.json and report.html in the folder."""
+    rows, content = comparison(runs, baseline, folder)
+    (folder / "compare.csv").write_text(to_csv(rows), encoding="utf-8")
     (folder / "compare.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    write_report([arm.folder for arm in arms], folder / "report.html")
+    write_report([place for _, place in runs], folder / "report.html")
     return rows
 
 
-def _brief(arm: Arm, result: dict[str, Any], folder: Path) -> dict[str, Any]:
-    outcomes = arm.folder / OUTCOMES
+def _brief(name: str, place: Path, result: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    outcomes = place / OUTCOMES
+    inside = outcomes.exists() and outcomes.is_relative_to(folder)
     return {
-        "name": arm.name,
+        "name": name,
         **{key: result.get(key) for key in KEPT},
-        "history": _history(arm),
-        "outcomes": str(outcomes.relative_to(folder)) if outcomes.exists() else None,
+        "history": _history(place),
+        "outcomes": str(outcomes.relative_to(folder)) if inside else None,
     }
 
 
-def _history(arm: Arm) -> list[dict[str, float | None]]:
+def _history(place: Path) -> list[dict[str, float | None]]:
     """By round what the run is judged by on validation data, where it was measured."""
-    lines = [json.loads(line) for line in (arm.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     return [
         {"round": line["round"], "validation": Score.model_validate(line["validation"]).headline.value}
         for line in lines

@@ -35,7 +35,7 @@ from grandrounds.reproduce.fedbert_stages import (
     tuning_arm,
 )
 from grandrounds.reproduce.figures import by_setting, dots
-from grandrounds.reproduce.measures import beside, printed, scores, selection_told
+from grandrounds.reproduce.measures import NOT_THEIRS, beside, printed, scores, selection_told
 from grandrounds.reproduce.paper import Cell, PaperTable, Row
 from grandrounds.reproduce.protocol import Left, Paper, Study, Target
 from grandrounds.tasks.saved import load
@@ -104,7 +104,11 @@ def table2(study: Study) -> PaperTable:
             paper = numbers()["table2"].get(measure, {}).get(f"{one}-{other}")
             values = [MEASURES[measure](models[one], models[other]) for models in found]
             cells.append(Cell(paper, [None if isnan(value) else value for value in values]))
-        rows.append(Row(f"{PRETRAINING[one]}, {PRETRAINING[other]}", cells))
+        rows.append(Row(f"{PRETRAINING[one]}, {PRETRAINING[other]}", [*cells, Cell()]))
+    for name, title in PRETRAINING.items():
+        layers = [models[name].entropy_by_layer for models in found]
+        deeper = Cell(None, [float(own[-1] - own[0]) for own in layers])
+        rows.append(Row(f"entropy by depth: {title}", [*[Cell()] * 3, deeper], NOT_THEIRS))
     first = next(iter(found[0].values()))
     told = [
         f"Over {first.documents} held-out notes, {first.tokens} word pieces. Spearman: of the heads' entropies. "
@@ -114,7 +118,7 @@ def table2(study: Study) -> PaperTable:
         _cycle_told(study),
         *_language_told(study),
     ]
-    columns = ["Spearman", "distance, sum", "distance, mean"]
+    columns = ["Spearman", "distance, sum", "distance, mean", "entropy, last layer less first"]
     figure = pictures({f"pre-training: {PRETRAINING[name]}": heads for name, heads in found[0].items()})["entropy.svg"]
     return PaperTable(study.name, "", "figure", "pre-training", columns, rows, told, figure=str(figure))
 

@@ -12,13 +12,13 @@ from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.experiment.config import Config, make_config
 from grandrounds.experiment.folder import RunFolder
 from grandrounds.experiment.many import Arm
-from grandrounds.experiment.provenance import provenance
+from grandrounds.experiment.provenance import placeless, provenance
 from grandrounds.federation.files import write_whole
 from grandrounds.reports.runs import Run, read_run
 from grandrounds.reproduce.corpora import Place
 from grandrounds.reproduce.paper import PaperTable, Setting
 from grandrounds.reproduce.settings import NOT_SAID, TRAINING, At, Ran, Tell, joined, settings
-from grandrounds.reproduce.wish import Overrides, Wish, placeless
+from grandrounds.reproduce.wish import Overrides, Wish
 
 Runner = Callable[[Sequence[Arm], Path], object]
 """Runs arms to their end in their folders; the path is where data starts."""

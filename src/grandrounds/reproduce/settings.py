@@ -12,8 +12,8 @@ from math import isclose
 from typing import Any
 
 from grandrounds.experiment.config import Config
+from grandrounds.experiment.provenance import placeless
 from grandrounds.reproduce.paper import Setting
-from grandrounds.reproduce.wish import placeless
 
 NOT_SAID = "not said"
 Tell = Callable[[Config], object]

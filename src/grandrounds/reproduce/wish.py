@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Any
 
 from grandrounds.errors import ConfigError, unknown
+from grandrounds.experiment.provenance import placeless
 from grandrounds.registry import ALGORITHMS
 
 Overrides = Mapping[str, Any]
@@ -100,11 +101,3 @@ class Wish:
 def _options(algorithm: str) -> set[str]:
     cls: Any = ALGORITHMS[algorithm]  # @algorithm made it a dataclass, which mypy can't see
     return {option.name for option in fields(cls)}
-
-
-def placeless(value: Any) -> Any:
-    """Without a machine's paths; a hub name has a slash too, and stays."""
-    if isinstance(value, list):
-        return [placeless(item) for item in value]
-    place = isinstance(value, str) and (value.startswith(("/", "~", ".")) or Path(value).exists())
-    return Path(value).name if place else value
