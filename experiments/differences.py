@@ -45,14 +45,14 @@ def main() -> None:
     parser.add_argument("arms", nargs="+", metavar="NAME=FOLDER")
     parser.add_argument("--baseline", required=True, metavar="NAME")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.json")
-    wish = parser.parse_args()
-    runs = arms_of(wish.arms)
+    wanted = parser.parse_args()
+    runs = arms_of(wanted.arms)
     names = list(dict.fromkeys(name for name, _ in runs))
-    if wish.baseline not in names:
-        raise SystemExit(f"--baseline '{wish.baseline}' is none of the arms: {', '.join(names)}")
-    _, content = comparison(runs, wish.baseline, wish.out.parent)
+    if wanted.baseline not in names:
+        raise SystemExit(f"--baseline '{wanted.baseline}' is none of the arms: {', '.join(names)}")
+    _, content = comparison(runs, wanted.baseline, wanted.out.parent)
     content["command"] = f"python -m experiments.{content['command']}"
-    wish.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    wanted.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

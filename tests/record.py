@@ -21,9 +21,9 @@ from typing import Any
 
 import grandrounds
 from tests.conftest import DISTANT_RE, DOCUMENT_RE, corpus, make_encoder_folder, write_corpus
-from tests.experiment.crashes import metrics, timeless
-from tests.federation.test_flower import run_over_grid
+from tests.deployment.test_flower import run_over_grid
 from tests.hosts import annotated
+from tests.simulation.crashes import metrics, timeless
 
 LINE = ("round", "exchange", "site", "direction", "kind", "bytes", "digest")
 Content = dict[str, Any]

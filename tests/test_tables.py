@@ -16,13 +16,13 @@ from experiments.effects import Effect, Part
 from experiments.ledger import CONFIRMED, REFUTED, RUNS, UNKNOWN, Claim, Ledger, Run
 from experiments.render import Renderer
 from experiments.tables import CURE, filled, problems
+from grandrounds.papers.paper import Cell, Row
 
 from grandrounds.cli.compare import arm_names, check_arms
-from grandrounds.experiment.config import load_config, parse_override, read_settings
-from grandrounds.experiment.many import arm_config
-from grandrounds.reproduce import PAPERS
-from grandrounds.reproduce.paper import Cell, Row
-from grandrounds.reproduce.wish import Wish
+from grandrounds.config.schema import load_config, parse_override, read_settings
+from grandrounds.papers import PAPERS
+from grandrounds.papers.options import ReproduceOptions
+from grandrounds.simulation.sweep import arm_config
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs/results"
@@ -366,7 +366,7 @@ def test_a_command_of_the_queue_can_be_started(run: dict[str, Any]) -> None:
         paper, *targets = (word for word in free if "=" not in word)
         assert set(targets) <= set(PAPERS[paper].targets)
         assert options["--corpus"] in PAPERS[paper].corpora
-        Wish(Path("out"), overrides=dict(map(parse_override, changes)))
+        ReproduceOptions(Path("out"), overrides=dict(map(parse_override, changes)))
         return
     if what == "demo":
         return

@@ -18,7 +18,6 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from grandrounds.data.documents import Document as Document
     from grandrounds.data.formats import read as read
-    from grandrounds.experiment.api import run as run
     from grandrounds.federation.aggregate import mean as mean
     from grandrounds.federation.contract import Algorithm as Algorithm
     from grandrounds.federation.contract import Cohort as Cohort
@@ -39,13 +38,14 @@ if TYPE_CHECKING:
     from grandrounds.federation.payloads import Predictions as Predictions
     from grandrounds.federation.payloads import Scores as Scores
     from grandrounds.federation.payloads import Selection as Selection
-    from grandrounds.federation.state import Kept as Kept
+    from grandrounds.federation.state import TensorState as TensorState
+    from grandrounds.simulation.run import run as run
     from grandrounds.tasks.saved import load as load
 
 PUBLIC = {
     "data.documents": ("Document",),
     "data.formats": ("read",),
-    "experiment.api": ("run",),
+    "simulation.run": ("run",),
     "federation.aggregate": ("mean",),
     "federation.contract": ("Algorithm", "Cohort", "Registration", "Reply", "algorithm", "on_site"),
     "federation.learner": ("Learner", "Server", "Site"),
@@ -53,7 +53,7 @@ PUBLIC = {
         *("BagScores", "Done", "Gradients", "LabelCounts", "Parameters", "Payload", "PredictedLabels"),
         *("Predictions", "Scores", "Selection"),
     ),
-    "federation.state": ("Kept",),
+    "federation.state": ("TensorState",),
     "tasks.saved": ("load",),
 }
 """The public names, by the module that each is imported from when it is first used: `import grandrounds` is quick."""

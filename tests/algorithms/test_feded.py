@@ -29,15 +29,15 @@ from grandrounds.algorithms.feded import (
     prior,
     soften,
 )
+from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
-from grandrounds.experiment.config import make_config
-from grandrounds.experiment.simulation import Simulation, prepare
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import Server
 from grandrounds.federation.payloads import Packed, Parameters, PredictedLabels, Predictions
+from grandrounds.simulation.prepare import Simulation, prepare
 from grandrounds.tasks.task import NO_CLASS
 from tests.conftest import TinyConfig
-from tests.experiment.crashes import cut, metrics, weights
+from tests.simulation.crashes import cut, metrics, weights
 
 RNG = np.random.default_rng(7)
 PROBABILITIES = RNG.dirichlet(np.ones(4), size=(5, 6))  # sites, sentences, classes
@@ -235,7 +235,7 @@ def asker(simulation: Simulation, content: Mapping[str, Any], folder: Path) -> A
     config = make_config(content)
     assert simulation.public is not None
     sent, digest = simulation.public.pack("fp32"), simulation.public.digest
-    host = simulation.host(config, folder, memory=1 << 30)
+    host = simulation.runner(config, folder, memory=1 << 30)
 
     def ask(site: str, method: str, *message: Any, public_set: Packed | None = sent, round: int = 1) -> Answer:
         options = {key: value for key, value in content["algorithm"].items() if key != "name"}
@@ -273,10 +273,10 @@ def test_a_round_is_algorithm_1_by_hand(
     grandrounds.run(content, out=tmp_path / "run")
     simulation = prepare(make_config(content), Path(), tmp_path / "again")
     ask = asker(simulation, content, tmp_path / "again")
-    start = Parameters.of(simulation.practice.initial_model()).pack("fp32")
+    start = Parameters.of(simulation.spec.initial_model()).pack("fp32")
     name = "p" if average == "probabilities" else "log p"
     uploads = []
-    for site in sorted(simulation.residents):
+    for site in sorted(simulation.sites):
         packed = ask(site, "train_and_predict" if upload == "predictions" else "train_and_label", start).packed
         assert packed is not None
         if upload == "predictions":
@@ -294,7 +294,7 @@ def test_a_round_is_algorithm_1_by_hand(
         ce = -sum(log_p[i, y] for i, y in told) / max(len(told), 1)
         return ce + (q * (q.log() - log_p)).sum(dim=1).mean()
 
-    server = Server(simulation.practice, simulation.splits, simulation.practice.initial_model())
+    server = Server(simulation.spec, simulation.splits, simulation.spec.initial_model())
     server.begin(1)
     server.train("public", loss=objective, epochs=1)
     found = load_file(tmp_path / "run" / "model" / "model.safetensors")
@@ -488,13 +488,11 @@ def test_the_public_set_goes_without_its_labels(tiny_config: TinyConfig, tmp_pat
     assert simulation.public is not None
     for question in simulation.public.examples:
         assert question.keys() == {"text", "head", "tail", "types", "blinded"}
-    labels = simulation.practice.task.label_counts(
-        simulation.splits["public"].features, simulation.splits["public"].rows
-    )
+    labels = simulation.spec.task.label_counts(simulation.splits["public"].features, simulation.splits["public"].rows)
     assert (labels > 0).all()  # so there was something to leave out
-    task = simulation.practice.task
+    task = simulation.spec.task
     wire = json.loads(json.dumps(simulation.public.examples))
-    again = task.features([task.from_question(question) for question in wire], simulation.practice.encoder)
+    again = task.features([task.from_question(question) for question in wire], simulation.spec.encoder)
     ours, theirs = simulation.splits["public"], again.batch(range(len(wire)))
     expected = ours.features.batch(ours.rows)
     for name in ("input_ids", "attention_mask", "spans"):
@@ -659,7 +657,7 @@ def test_an_encoder_is_the_same_however_it_is_spelt(
     (folder.parent / "x").mkdir(exist_ok=True)
     content = tiny_config(algorithm={"name": "feded"}, sites={"site-01": {"encoder": spelt}})
     simulation = prepare(make_config({**content, "model": {"encoder": str(folder), "warm_up": 1}}), Path(), tmp_path)
-    assert {resident.practice.start for resident in simulation.residents.values()} == {tmp_path / "start.safetensors"}
+    assert {site_data.spec.start for site_data in simulation.sites.values()} == {tmp_path / "start.safetensors"}
 
 
 def test_a_corpus_for_some_sites_only_is_refused(tiny_config: TinyConfig) -> None:

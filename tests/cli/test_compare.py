@@ -28,8 +28,8 @@ def compared(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     folder = tmp_path_factory.mktemp("compared")
     run("run", config, "federation.rounds=1", "--out", folder / "fedavg-seed1").good()
     shutil.copy(folder / "fedavg-seed1" / "audit.jsonl", folder / "before.jsonl")
-    wish = ("--algorithms", "local_only,fedavg", "--seeds", "2", "--out", folder, "--json")
-    return folder, run("compare", config, "federation.rounds=1", *wish)
+    wanted = ("--algorithms", "local_only,fedavg", "--seeds", "2", "--out", folder, "--json")
+    return folder, run("compare", config, "federation.rounds=1", *wanted)
 
 
 def _results(folder: Path, algorithm: str) -> list[dict[str, Any]]:
@@ -159,8 +159,8 @@ def test_each_run_is_told_with_its_rounds_and_where_it_comes_from(compared: tupl
 
 def test_another_baseline_turns_the_difference_round(compared: tuple[Path, Outcome], config: Path) -> None:
     folder, outcome = compared
-    wish = ("federation.rounds=1", "--algorithms", "local_only,fedavg", "--seeds", "2", "--baseline", "fedavg")
-    told = run("compare", config, *wish, "--out", folder).good().stdout
+    wanted = ("federation.rounds=1", "--algorithms", "local_only,fedavg", "--seeds", "2", "--baseline", "fedavg")
+    told = run("compare", config, *wanted, "--out", folder).good().stdout
     assert "F1 less that of fedavg" in told
     assert "The intervals are over 2 seeds and the units of the test set." in told
     rows = {row["name"]: row for row in json.loads((folder / "compare.json").read_text())["rows"]}
@@ -178,8 +178,8 @@ def test_a_baseline_must_be_an_arm(config: Path, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def searched(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     folder = tmp_path_factory.mktemp("searched") / "search"
-    wish = ("training.learning_rate=1e-6,3e-3", "federation.rounds=2", "--algorithms", "fedavg,local_only")
-    return folder, run("search", config, *wish, "--out", folder, "--json")
+    wanted = ("training.learning_rate=1e-6,3e-3", "federation.rounds=2", "--algorithms", "fedavg,local_only")
+    return folder, run("search", config, *wanted, "--out", folder, "--json")
 
 
 def test_a_search_chooses_for_each_arm_on_validation_and_shows_test_for_the_chosen_only(
@@ -205,8 +205,8 @@ def test_what_a_search_chose_is_what_compare_runs(searched: tuple[Path, Outcome]
     folder, outcome = searched
     chosen = {name: found["best"] for name, found in outcome.json()["arms"].items()}
     assert tomllib.loads((folder / "chosen.toml").read_text()) == {"compare": chosen}
-    wish = ("--settings", folder / "chosen.toml", "--algorithms", "fedavg,local_only", "--out", tmp_path / "c")
-    run("compare", config, "federation.rounds=1", *wish).good()
+    wanted = ("--settings", folder / "chosen.toml", "--algorithms", "fedavg,local_only", "--out", tmp_path / "c")
+    run("compare", config, "federation.rounds=1", *wanted).good()
     for name, best in chosen.items():
         ran = tomllib.loads((tmp_path / "c" / name / "config.toml").read_text())
         assert ran["training"]["learning_rate"] == best["training.learning_rate"]

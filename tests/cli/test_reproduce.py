@@ -84,7 +84,7 @@ def test_fedner_s_platforms_that_need_access_are_named(tmp_path: Path) -> None:
 def test_a_stopped_reproduction_says_that_the_same_command_goes_on(tmp_path: Path) -> None:
     prelude = f"""
 import pathlib, time
-from grandrounds.experiment import many
+from grandrounds.simulation import sweep
 def wait(*_):
     pathlib.Path({str(tmp_path / "begun")!r}).touch()
     time.sleep(60)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from grandrounds.data.partition import SCHEMES, Deal, Partition, Unit, partition, scheme, share
+from grandrounds.data.partition import SCHEMES, Partition, Partitioning, Unit, partition, scheme, share
 from grandrounds.errors import ConfigError, DataError
 
 
@@ -173,7 +173,7 @@ def test_two_units_of_one_id_are_refused() -> None:
 
 def test_a_further_scheme_is_added_by_registering(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grandrounds.data.partition.SCHEMES", dict(SCHEMES))
-    scheme("all_to_one", "sites")(lambda units, wish: Deal({wish.site_names()[0]: range(len(units))}))
+    scheme("all_to_one", "sites")(lambda units, wanted: Partitioning({wanted.site_names()[0]: range(len(units))}))
     assert partition(two_labels(4), "all_to_one", sites=1, seed=1).sites == {"site-01": (0, 1, 2, 3)}
 
 

@@ -19,7 +19,6 @@ from torch.nn import functional as F
 from grandrounds import (
     Algorithm,
     Cohort,
-    Kept,
     LabelCounts,
     Parameters,
     PredictedLabels,
@@ -27,13 +26,14 @@ from grandrounds import (
     Reply,
     Server,
     Site,
+    TensorState,
     algorithm,
     on_site,
 )
 from grandrounds.errors import ConfigError
-from grandrounds.federation.eight_bits import Form
 from grandrounds.federation.learner import Loss
 from grandrounds.federation.payloads import Compression
+from grandrounds.federation.quantize import Form
 from grandrounds.tasks.task import NO_CLASS
 
 Replies = Iterator[Reply[Predictions]] | Iterator[Reply[PredictedLabels]]
@@ -92,11 +92,11 @@ class FedED(Algorithm):
         return ("fp32", "fp16", "int8")
 
     def start(self, server: Server, cohort: Cohort) -> None:
-        server.state[LAST] = Kept()
+        server.state[LAST] = TensorState()
 
     def round(self, server: Server, cohort: Cohort) -> None:
         seen = {r.site.site: r.payload for r in cohort.ask(self.count)} if self.vote == "counts" else {}
-        last = cast(Kept, server.state[LAST])
+        last = cast(TensorState, server.state[LAST])
         replies = self._ask(server, cohort, last)
         if self.vote == "counts":
             z = counted_vote((answers(r.payload, "log_probabilities"), _told(r, seen)) for r in replies)
@@ -109,7 +109,7 @@ class FedED(Algorithm):
         last["z"] = on_simplex(z, self._form)
         server.train("public", loss=self._loss(last["z"], self.hard_labels))
 
-    def _ask(self, server: Server, cohort: Cohort, last: Kept) -> Replies:
+    def _ask(self, server: Server, cohort: Cohort, last: TensorState) -> Replies:
         labels = self.upload == "labels"
         if self.download == "parameters":
             student = Parameters.of(server.model)
@@ -145,7 +145,7 @@ class FedED(Algorithm):
         """The site's own model first follows the ensemble's last average (there is none in round 1)."""
         site.recall("model", site.model)
         for last in ensemble:  # the labels are the server's: sites get the sentences alone
-            site.train("public", loss=self._loss(last.values, hard_labels=False), epochs=site.practice.server.epochs)
+            site.train("public", loss=self._loss(last.values, hard_labels=False), epochs=site.spec.server.epochs)
         site.train()
         site.keep("model", site.model)
 

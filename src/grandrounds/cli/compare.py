@@ -1,4 +1,4 @@
-"""`grandrounds compare`: algorithms on equal ground."""
+"""`grandrounds compare`: algorithms on equal setup."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from grandrounds.errors import ConfigError, unknown
 from grandrounds.registry import ALGORITHMS
 
 if TYPE_CHECKING:
-    from grandrounds.experiment.config import Config
-    from grandrounds.experiment.many import Arm
+    from grandrounds.config.schema import Config
     from grandrounds.reports.tables import ComparisonRow
+    from grandrounds.simulation.sweep import Arm
 
 
 def compare(
@@ -49,9 +49,9 @@ def compare(
 
     Example: `grandrounds compare experiments/synthetic.toml --algorithms local_only,fedavg,fedatt --seeds 3`
     """
-    from grandrounds.experiment.config import load_config, read_settings
-    from grandrounds.experiment.many import arms_of
+    from grandrounds.config.schema import load_config, read_settings
     from grandrounds.reports.tables import to_json, words
+    from grandrounds.simulation.sweep import arms_of
 
     loaded = load_config(config, overrides or [], imports or [])
     if settings is not None:
@@ -97,8 +97,8 @@ def compare_arms(
     arms: Sequence[Arm], base: Path, processes: int, folder: Path, baseline: str | None = None
 ) -> list[ComparisonRow]:
     """Run the arms and write the comparison; the baseline is the first arm unless another is named."""
-    from grandrounds.experiment.many import run_arms
     from grandrounds.reports.comparison import write_comparison
+    from grandrounds.simulation.sweep import run_arms
 
     with LiveArms(arms) as live:
         run_arms(arms, base, processes, live)

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from grandrounds.experiment.ground import Ground
-    from grandrounds.experiment.many import Arm
+    from grandrounds.setup.server import ServerSetup
+    from grandrounds.simulation.sweep import Arm
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -89,14 +89,14 @@ class Live:
     def say(self, sentence: str) -> None:
         err.print(f"  {_escaped(sentence)}", soft_wrap=True)
 
-    def started(self, ground: Ground, rounds: int, done: int) -> None:
+    def started(self, setup: ServerSetup, rounds: int, done: int) -> None:
         if not self._quiet:
-            held = sum(row.examples for row in ground.table)
-            served = ", ".join(f"{name} {len(split)} rows" for name, split in ground.splits.items())
-            self.say(f"{len(ground.table)} sites with {held} examples; the server holds {served}")
-            show_notes(ground.notes)
-            if ground.left_out:
-                self.say(f"left out, since they got nothing: {', '.join(ground.left_out[:10])}")
+            held = sum(row.examples for row in setup.table)
+            served = ", ".join(f"{name} {len(split)} rows" for name, split in setup.splits.items())
+            self.say(f"{len(setup.table)} sites with {held} examples; the server holds {served}")
+            show_notes(setup.notes)
+            if setup.left_out:
+                self.say(f"left out, since they got nothing: {', '.join(setup.left_out[:10])}")
             if done:
                 self.say(f"going on after round {done}")
         self._bars.remove_task(self._preparing)

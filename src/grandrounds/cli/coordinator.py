@@ -16,7 +16,7 @@ from grandrounds.cli.federation import INSECURE, require_flower
 from grandrounds.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from grandrounds.federation.flower.grid import Roster
+    from grandrounds.deployment.flower.grid import Roster
 
 
 def coordinator(
@@ -33,7 +33,7 @@ def coordinator(
     """
     require_flower()
     from grandrounds.cli.scores import score_table
-    from grandrounds.experiment.consortium import Consortium, coordinate
+    from grandrounds.deployment.consortium import Consortium, coordinate
 
     consortium = Consortium(folder)
     if consortium.founded.insecure:

@@ -11,14 +11,14 @@ from rich.table import Table
 
 from grandrounds.cli.console import out, show_json, show_notes, waiting
 from grandrounds.cli.options import FORMAT_HELP, JsonOption
-from grandrounds.data.corpora import MADE_HERE, Source, read_source
+from grandrounds.config.overrides import parse_override
+from grandrounds.data.corpora import GENERATED, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import Corpus, write
 from grandrounds.data.partition import SCHEMES, UNITS, SiteRow
 from grandrounds.data.partition import partition as deal
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.experiment.overrides import parse_override
 from grandrounds.registry import TASKS
 
 app = typer.Typer(help="Look at corpora, convert them, deal them out to sites.", no_args_is_help=True)
@@ -37,7 +37,7 @@ ReaderOptions = Annotated[
 
 
 def source_of(files: list[Path] | None, format: str, options: list[str] | None) -> Source:
-    if not files and format not in MADE_HERE:
+    if not files and format not in GENERATED:
         raise ConfigError("name the files to read, or take --format synthetic")
     for text in options or []:
         if not text.partition("=")[1]:
@@ -136,7 +136,7 @@ def partition(
     plot: Annotated[Optional[Path], typer.Option(help="Also draw documents and H by site, as SVG.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deal a corpus out to sites and show who holds what.
+    """Partitioning a corpus out to sites and show who holds what.
 
     Example: `grandrounds data partition --format synthetic --scheme dirichlet --sites 6 --alpha 0.3`
     """

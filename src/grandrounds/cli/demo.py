@@ -35,9 +35,9 @@ def demo(
 
     Takes about four minutes on two cores. What it runs is an ordinary config, shown in the report.
     """
-    from grandrounds.experiment.config import load_config
-    from grandrounds.experiment.many import arms_of
+    from grandrounds.config.schema import load_config
     from grandrounds.reports.tables import to_json
+    from grandrounds.simulation.sweep import arms_of
 
     with as_file(files("grandrounds.cli") / "demo.toml") as path:
         config = load_config(path, overrides or [])

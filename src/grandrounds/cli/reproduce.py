@@ -11,14 +11,14 @@ import typer
 
 from grandrounds.cli.console import LiveArms, err, out, show_json
 from grandrounds.cli.options import JsonOption, ProcessesOption
+from grandrounds.config.overrides import parse_override
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
-from grandrounds.experiment.overrides import parse_override
 
 if TYPE_CHECKING:
-    from grandrounds.experiment.many import Arm
-    from grandrounds.reproduce.paper import PaperTable
-    from grandrounds.reproduce.protocol import Paper
-    from grandrounds.reproduce.wish import Wish
+    from grandrounds.papers.options import ReproduceOptions
+    from grandrounds.papers.paper import PaperTable
+    from grandrounds.papers.protocol import Paper
+    from grandrounds.simulation.sweep import Arm
 
 NAMES = ("feded", "fedlcc", "fedds", "fedner", "fedbert")
 
@@ -80,10 +80,10 @@ def reproduce(
 
     Example: `grandrounds reproduce feded table3 --data DIR --seeds 9`
     """
-    from grandrounds.experiment.many import run_arms
-    from grandrounds.reproduce import PAPERS
-    from grandrounds.reproduce.protocol import reproduce as reproduce_target
-    from grandrounds.reproduce.wish import Wish
+    from grandrounds.papers import PAPERS
+    from grandrounds.papers.options import ReproduceOptions
+    from grandrounds.papers.protocol import reproduce as reproduce_target
+    from grandrounds.simulation.sweep import run_arms
 
     if paper not in PAPERS:
         raise ConfigError(unknown("paper", paper, PAPERS))
@@ -91,9 +91,11 @@ def reproduce(
     overrides = dict(parse_override(word) for word in words or [] if "=" in word)
     folder = out_folder or Path("runs") / f"reproduce-{paper}"
     if target_f1 is None:
-        target_f1 = Wish.target_f1 if chosen.target_f1 is None else chosen.target_f1
-    wish = Wish(folder, data, corpus, encoder, seeds, rounds or chosen.rounds, target_f1, cells, overrides, search)
-    names = _possible(chosen, [word for word in words or [] if "=" not in word], wish)
+        target_f1 = ReproduceOptions.target_f1 if chosen.target_f1 is None else chosen.target_f1
+    options = ReproduceOptions(
+        folder, data, corpus, encoder, seeds, rounds or chosen.rounds, target_f1, cells, overrides, search
+    )
+    names = _possible(chosen, [word for word in words or [] if "=" not in word], options)
 
     def run(arms: Sequence[Arm], base: Path) -> None:
         with LiveArms(arms) as live:
@@ -102,7 +104,7 @@ def reproduce(
     tables = {}
     for name in names:
         err.print(f"  {name}: {chosen.targets[name].title}", soft_wrap=True)
-        wanted = replace(wish, rounds=rounds or chosen.targets[name].rounds or chosen.rounds)
+        wanted = replace(options, rounds=rounds or chosen.targets[name].rounds or chosen.rounds)
         tables[name] = reproduce_target(chosen, name, wanted, run)
         if not as_json:
             _show(tables[name])
@@ -112,9 +114,9 @@ def reproduce(
         out.print(f"Markdown, JSON and runs are in {folder}", soft_wrap=True)
 
 
-def _possible(paper: Paper, named: Sequence[str], wish: Wish) -> list[str]:
+def _possible(paper: Paper, named: Sequence[str], options: ReproduceOptions) -> list[str]:
     """The targets to run. Of those that nobody named, the ones without a corpus are said and passed over."""
-    from grandrounds.reproduce.protocol import places
+    from grandrounds.papers.protocol import places
 
     for name in named:
         if name not in paper.targets:
@@ -122,7 +124,7 @@ def _possible(paper: Paper, named: Sequence[str], wish: Wish) -> list[str]:
     possible, problems = [], dict[str, list[str]]()
     for name in named or [name for name, target in paper.targets.items() if not target.asked]:
         try:
-            places(paper, name, wish)
+            places(paper, name, options)
             possible.append(name)
         except GrandRoundsError as problem:
             problems.setdefault(str(problem), []).append(name)

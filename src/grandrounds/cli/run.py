@@ -32,9 +32,9 @@ def run(
 
     Example: `grandrounds run experiments/synthetic.toml federation.rounds=5 --out runs/first`
     """
-    from grandrounds.experiment.api import run as run_experiment
-    from grandrounds.experiment.config import load_config
+    from grandrounds.config.schema import load_config
     from grandrounds.reports.report import write_report
+    from grandrounds.simulation.run import run as run_experiment
 
     loaded = load_config(config, overrides or [], imports or [])
     if resume and out_folder is None:

@@ -13,11 +13,11 @@ from rich.table import Table
 from grandrounds.cli.compare import arm_names, check_arms
 from grandrounds.cli.console import LiveArms, out, show_json
 from grandrounds.cli.options import ConfigPath, DataOption, ImportOption, JsonOption, ProcessesOption
+from grandrounds.config.overrides import parse_override
 from grandrounds.errors import ConfigError
-from grandrounds.experiment.overrides import parse_override
 
 if TYPE_CHECKING:
-    from grandrounds.experiment.choice import Choice
+    from grandrounds.runs.choice import Choice
 
 CHOSEN = "chosen.toml"
 
@@ -49,11 +49,11 @@ def search(
     """
     import tomli_w
 
-    from grandrounds.experiment.choice import Choice
-    from grandrounds.experiment.config import load_config, make_config
-    from grandrounds.experiment.many import Arm, arm_config, run_arms
-    from grandrounds.experiment.provenance import provenance
+    from grandrounds.config.schema import load_config, make_config
     from grandrounds.federation.files import write_whole
+    from grandrounds.runs.choice import Choice
+    from grandrounds.runs.provenance import provenance
+    from grandrounds.simulation.sweep import Arm, arm_config, run_arms
 
     axes = dict(_axis(text) for text in grid)
     settings = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
@@ -90,7 +90,7 @@ def search(
 
 
 def _show(name: str, choice: Choice) -> None:
-    from grandrounds.experiment.choice import value_of
+    from grandrounds.runs.choice import value_of
 
     table = Table(title=f"{name}: validation {choice.word}")
     for key in choice.best:

@@ -14,7 +14,7 @@ from rich.text import Text
 from grandrounds.cli.console import counting, out, show_json, show_notes, waiting
 from grandrounds.cli.data import FormatOption, ReaderOptions, source_of
 from grandrounds.cli.options import JsonOption
-from grandrounds.data.corpora import MADE_HERE, stream_source
+from grandrounds.data.corpora import GENERATED, stream_source
 from grandrounds.errors import ConfigError, GrandRoundsError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def count(
     allowed = Policy.load(policy)
     least = documents or allowed.vocabulary or 1
     allowed.check(VocabularyCounts(least, {}).pack("fp32"))  # before hours of counting
-    if format in MADE_HERE:
+    if format in GENERATED:
         raise ConfigError(f"a site counts documents of its own, and '{format}' ones are made here; name their format")
     source, notes = source_of(files, format, option), Counter[str]()
     with waiting("counting"):

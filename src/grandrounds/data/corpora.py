@@ -18,7 +18,7 @@ from grandrounds.errors import ConfigError, DataError, unknown
 UNLABELLED = "unlabelled"
 """The part of an experiment's corpora whose labels nobody reads."""
 SYNTHETIC, SYNTHETIC_BAGS = "synthetic", "synthetic-bags"
-MADE_HERE: Mapping[str, Callable[..., Any]] = {SYNTHETIC: synthesize, SYNTHETIC_BAGS: synthesize_bags}
+GENERATED: Mapping[str, Callable[..., Any]] = {SYNTHETIC: synthesize, SYNTHETIC_BAGS: synthesize_bags}
 """Formats without files: notes of hospitals, and noisy bags of sentences; data.options say how many."""
 
 
@@ -34,8 +34,8 @@ class Source:
 def read_source(source: Source, part: str, notes: Counter[str]) -> tuple[Document, ...]:
     """Its documents; what was skipped is added to the notes. `part` chooses between synthetic train and test, and
     unlabelled documents come without relations."""
-    if source.format in MADE_HERE:
-        documents = _made_here(source.format, part, source.options)
+    if source.format in GENERATED:
+        documents = _generated(source.format, part, source.options)
     else:
         corpus = read(source.format, source.paths, **source.options)
         notes.update(corpus.notes)
@@ -56,8 +56,8 @@ def check_apart(unlabelled: Sequence[Document], others: Iterable[Document]) -> N
 
 def stream_source(source: Source, part: str, notes: Counter[str]) -> Iterator[Document]:
     """The same one at a time, for what need not hold them all."""
-    if source.format in MADE_HERE:
-        yield from _made_here(source.format, part, source.options)
+    if source.format in GENERATED:
+        yield from _generated(source.format, part, source.options)
         return
     documents = each(source.format, source.paths, notes, **source.options)
     first = next(documents, None)
@@ -67,8 +67,8 @@ def stream_source(source: Source, part: str, notes: Counter[str]) -> Iterator[Do
     yield from documents
 
 
-def _made_here(format: str, part: str, options: Mapping[str, Any]) -> tuple[Document, ...]:
-    known = signature(MADE_HERE[format]).parameters
+def _generated(format: str, part: str, options: Mapping[str, Any]) -> tuple[Document, ...]:
+    known = signature(GENERATED[format]).parameters
     key = "data.unlabelled_options" if part == UNLABELLED else "data.options"
     for name in options:
         if name not in known:
@@ -77,7 +77,7 @@ def _made_here(format: str, part: str, options: Mapping[str, Any]) -> tuple[Docu
         if not (_words(options[name]) if of_words else type(options[name]) is int):
             wanted = "a list of words" if of_words else "a whole number"
             raise ConfigError(f"{key}.{name} = {options[name]!r}; it must be {wanted}")
-    corpus = MADE_HERE[format](**options)
+    corpus = GENERATED[format](**options)
     documents: tuple[Document, ...] = corpus.test if part == "test" else corpus.train
     return documents
 

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
-from grandrounds.federation import eight_bits
-from grandrounds.federation.eight_bits import Form
+from grandrounds.federation import quantize
+from grandrounds.federation.quantize import Form
 from grandrounds.federation.rows import Rows, Tables, rows_of, table_names
 from grandrounds.federation.state import unfrozen
 
@@ -252,7 +252,7 @@ class Predictions(Payload):
         header = {"public": self.public}
         if compression != "int8":
             return Packed(self.kind, header, {_FORMS[self.form]: _shrink(self.values, compression)})
-        return Packed(self.kind, header, {_FORMS[self.form]: eight_bits.packed(self.values, self.form)})
+        return Packed(self.kind, header, {_FORMS[self.form]: quantize.packed(self.values, self.form)})
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
@@ -264,7 +264,7 @@ class Predictions(Payload):
         values = packed.tensors[_FORMS[form]]
         if values.dtype == torch.uint8:
             try:
-                values = eight_bits.inflated(values, (rows, expected.classes - 1))
+                values = quantize.inflated(values, (rows, expected.classes - 1))
             except ValueError as problem:
                 raise PayloadError(f"predictions {problem}") from problem
             name = _FORMS[form]
@@ -272,7 +272,7 @@ class Predictions(Payload):
             # Rounding adds at most half a step for each class. (Log-ratios are on the simplex whatever they are.)
             if form == "probabilities" and bool((values.sum(dim=1) > 255 + expected.classes / 2).any()):
                 raise PayloadError(OFF_SIMPLEX)
-            values = eight_bits.values_of(values, form)
+            values = quantize.values_of(values, form)
         else:
             _check_manifest(packed.tensors, {_FORMS[form]: (rows, expected.classes)})
             _check_finite(packed.tensors)
@@ -305,7 +305,7 @@ class PredictedLabels(Payload):
     def pack(self, compression: Compression) -> Packed:
         """A byte a row, two from 257 classes on, and less where they can be deflated, whatever the compression."""
         coded = [(self.values >> 8 * place) & 255 for place in range(_bytes_for(self.classes))]
-        return Packed(self.kind, {"public": self.public}, {"y": eight_bits.deflated(torch.stack(coded, dim=1).byte())})
+        return Packed(self.kind, {"public": self.public}, {"y": quantize.deflated(torch.stack(coded, dim=1).byte())})
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
@@ -316,7 +316,7 @@ class PredictedLabels(Payload):
         if coded is None or coded.dtype != torch.uint8 or len(packed.tensors) != 1:
             raise PayloadError("predicted labels are bytes, named 'y'")
         try:
-            coded = eight_bits.inflated(coded, shape)
+            coded = quantize.inflated(coded, shape)
         except ValueError as problem:
             raise PayloadError(f"predicted labels {problem}") from problem
         _check_manifest({"y": coded}, {"y": shape}, frozenset({"y"}))

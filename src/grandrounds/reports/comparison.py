@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grandrounds.experiment.provenance import provenance
 from grandrounds.metrics.outcomes import OUTCOMES
 from grandrounds.metrics.score import Score
 from grandrounds.reports.evidence import Evidence, remarks, with_evidence
 from grandrounds.reports.report import write_report
 from grandrounds.reports.runs import Result
 from grandrounds.reports.tables import ComparisonRow, comparison_rows, to_csv, to_json
+from grandrounds.runs.provenance import provenance
 
 KEPT = (
     "algorithm",

@@ -13,13 +13,13 @@ from transformers import PreTrainedModel
 
 from grandrounds.data.formats import each
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.experiment.ground import LEARNT
 from grandrounds.federation.files import write_whole
 from grandrounds.metrics.attention import Heads, HeadSums
 from grandrounds.models.attention import transformer_in
 from grandrounds.models.encoder import Encoder
 from grandrounds.reports.attention import markdown, pictures, whole
 from grandrounds.reports.wording import listed
+from grandrounds.setup.server import LEARNT
 from grandrounds.tasks.saved import load
 
 EMPTY = "documents without text"

@@ -196,7 +196,7 @@ class Task(ABC):
         """Where the task is `bagged`: each fact as all sites name it, with the places in `rows` of its sentences."""
         raise NotImplementedError
 
-    def sureness(self, model: nn.Module, batch: Any) -> Tensor:
+    def confidence(self, model: nn.Module, batch: Any) -> Tensor:
         """Where the task is `bagged`: [rows, 1], the probability of each sentence's own relation."""
         raise NotImplementedError
 
