@@ -26,7 +26,7 @@ from tests.reproduce.test_feded import InProcess, cells, told
 SITES = {"CADEC": "st-anne", "ADE Corpus": "riverside", "SMM4H": "northgate"}
 TYPES = {"st-anne": ["problem", "test"], "riverside": ["problem", "treatment"], "northgate": ["treatment"]}
 SHRUNK = {
-    **{f"sites.{site}.options.notes": 6 for site in SITES.values()},
+    **{f"sites.{site}.options.notes": 12 for site in SITES.values()},
     "data.public": 0.2,
     "task.filters": 10,
     "task.hidden": 6,
@@ -140,7 +140,7 @@ def test_every_target_says_what_stands_in_and_what_the_paper_set(all_targets: Al
 def test_the_platforms_are_counted(all_targets: All) -> None:
     found, names = cells(all_targets[0], "table1"), {}
     for number, (role, site) in enumerate(SITES.items(), start=1):
-        made = synthesize(hospitals=1, notes=6, first=number, types=TYPES[site])
+        made = synthesize(hospitals=1, notes=12, first=number, types=TYPES[site])
         notes = [*made.train, *made.test]
         names[site] = {note.surface(mention) for note in notes for mention in note.mentions}
         sentences, mentions = sum(len(n.sentences) for n in notes), sum(len(n.mentions) for n in notes)
