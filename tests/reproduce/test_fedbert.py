@@ -269,7 +269,7 @@ def test_attention_is_compared_as_scipy_would(all_targets: All) -> None:
         row = found[f"{PRETRAINING[one]}, {PRETRAINING[other]}"]
         assert row["Spearman"]["measured"] == pytest.approx(spearmanr(a, d).statistic)
         assert row["distance, sum"]["measured"] == pytest.approx(np.abs(c - f).mean(), rel=5e-3)
-        assert row["distance, mean"]["measured"] == pytest.approx(np.abs(b - e).mean(), rel=1e-3)
+        assert row["distance, mean"]["measured"] == pytest.approx(np.abs(b - e).mean(), rel=5e-3)
     assert found["none, federated"]["Spearman"]["paper"] == 0.96
     assert found["none, centralised"]["distance, sum"]["paper"] == 8398.95
     assert found["none, centralised"]["distance, mean"]["paper"] is None
