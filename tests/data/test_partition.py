@@ -213,10 +213,16 @@ def test_a_share_hangs_on_seed_and_purpose_alone() -> None:
     assert share(units, 0.0, 1, "public") == ((), tuple(units))
 
 
-@pytest.mark.parametrize(("fraction", "count"), [(1.0, 10), (-0.1, 10), (0.1, 3), (0.9, 1)])
+@pytest.mark.parametrize(("fraction", "count"), [(1.0, 10), (-0.1, 10), (0.1, 1), (0.9, 1)])
 def test_a_share_that_leaves_nothing_is_refused(fraction: float, count: int) -> None:
     with pytest.raises(ConfigError, match="public share"):
         share(two_labels(count), fraction, 1, "public")
+
+
+@pytest.mark.parametrize(("fraction", "taken"), [(0.1, 1), (0.9, 2)])
+def test_of_three_units_a_share_takes_one_at_least_and_leaves_one(fraction: float, taken: int) -> None:
+    some, rest = share(two_labels(3), fraction, 1, "public")
+    assert (len(some), len(rest)) == (taken, 3 - taken)
 
 
 def test_ten_thousand_sites_and_a_hundred_thousand_units_take_seconds() -> None:

@@ -271,8 +271,8 @@ def test_attention_is_compared_as_scipy_would(all_targets: All) -> None:
         (a, b, c), (d, e, f) = seen[one], seen[other]
         row = found[f"{PRETRAINING[one]}, {PRETRAINING[other]}"]
         assert row["Spearman"]["measured"] == pytest.approx(spearmanr(a, d).statistic)
-        assert row["distance, sum"]["measured"] == pytest.approx(np.abs(c - f).mean(), rel=1e-3)
-        assert row["distance, mean"]["measured"] == pytest.approx(np.abs(b - e).mean(), rel=1e-3)
+        assert row["distance, sum"]["measured"] == pytest.approx(np.abs(c - f).mean(), rel=5e-3)
+        assert row["distance, mean"]["measured"] == pytest.approx(np.abs(b - e).mean(), rel=5e-3)
     for name, title in PRETRAINING.items():
         layers = seen[name][0].reshape(2, -1).mean(axis=1)
         measured = found[f"entropy by depth: {title}"]["entropy, last layer less first"]["measured"]

@@ -170,7 +170,7 @@ def test_masking_is_for_those_who_look_for_mentions(tiny_config: TinyConfig) -> 
 
 def synthetic(algorithm: dict[str, Any], **sites: dict[str, Any]) -> dict[str, Any]:
     tables = {
-        name: {"format": "synthetic", "options": {"hospitals": 1, "notes": 12, **options}}
+        name: {"format": "synthetic", "options": {"hospitals": 1, "notes": 6, **options}}
         for name, options in sites.items()
     }
     return {
@@ -190,7 +190,7 @@ def test_sites_may_be_synthetic_hospitals_each_with_types_and_a_test_of_its_own(
         "riverside": ("None", "problem", "test"),
     }
     for site, (first, types) in {"anne": (1, ["problem"]), "riverside": (2, ["problem", "test"])}.items():
-        notes = synthesize(hospitals=1, notes=12, first=first, types=types).test
+        notes = synthesize(hospitals=1, notes=6, first=first, types=types).test
         gold = sum(len(spans) for spans in said(simulation, site, "test"))
         assert gold == sum(len(note.mentions) for note in notes) > 0
 

@@ -164,18 +164,18 @@ def partition(
 def share(units: Sequence[Unit], fraction: float, seed: int, purpose: str) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
     """A random share of the units in the labels' own proportions, and the rest: public and validation sets.
 
-    Each label gives its share rounded down; what is missing comes from those that lost most by rounding.
+    Each label gives its share rounded down; what is missing comes from those that lost most by rounding. However small
+    the share, it is a unit at least, and so is the rest.
     """
     if not 0 <= fraction < 1:
         raise ConfigError(f"the {purpose} share is {fraction}; it must be at least 0 and below 1")
     ordered, rng = _in_order(units), _generator(seed, f"share {purpose}")
     quotas = {label: len(members) * fraction for label, members in _by_label(ordered).items()}
     wanted = floor(len(units) * fraction + 0.5)
-    if fraction and not 0 < wanted < len(units):
-        raise ConfigError(
-            f"a {purpose} share of {fraction:g} of {len(units)} units (whole documents or patients) leaves "
-            "one side empty; give more of them, or another share"
-        )
+    if fraction:
+        if len(units) < 2:
+            raise ConfigError(f"a {purpose} share of {fraction:g} needs two documents or patients to choose from")
+        wanted = min(max(wanted, 1), len(units) - 1)
     counts = {label: floor(quota) for label, quota in quotas.items()}
     neediest = sorted(quotas, key=lambda label: counts[label] - quotas[label])
     for label in neediest[: wanted - sum(counts.values())]:
