@@ -13,6 +13,7 @@ import grandrounds
 ROOT = Path(grandrounds.__file__).parent
 ROOMS = (
     "cli",
+    "maps",
     "reproduce",
     "reports",
     "experiment",
