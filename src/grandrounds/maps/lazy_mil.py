@@ -45,7 +45,7 @@ def declare() -> Map:
         ),
         arm=Arm("lazy_mil", {"algorithm.name": "lazy_mil"}),
         rivals=(
-            *(Arm(bag, {"algorithm.name": "fedavg", "task.bag": bag}) for bag in ("one", "ave", "att")),
+            *(Arm(bag, {"algorithm.name": "fedavg", "task.bag": bag}) for bag in ("one", "ave", "att", "att_ra")),
             Arm("random sentence", {"algorithm.name": "lazy_mil", "algorithm.choose": "random"}),
         ),
         learning_rates=(5e-3, 1e-2, 2e-2),

@@ -55,7 +55,7 @@ def _write(axes: Axes, cell: CellResult, column: int, row: int, ink: str) -> Non
         (0.36, signed(cell.advantage), 11, "bold"),
         (0.2, interval(cell.low, cell.high, signed), 7.5, "normal"),
         (0.07, sign, 7.5, "normal"),
-        (-0.4, f"over {cell.best_rival}", 7, "normal"),
+        (-0.4, f"rival: {cell.best_rival}", 7, "normal"),
     )
     for up, word, size, weight in lines:
         axes.text(column, row + up, word, ha="center", va="center", fontsize=size, fontweight=weight, color=ink)
@@ -89,7 +89,7 @@ def _frame(map: MapResult, axes: Axes, colour: ScalarMappable) -> None:
     bar.set_label(f"{map.system}: {word}", fontsize=8.5)
     bar.outline.set_visible(False)
     unsure = Patch(facecolor=UNSURE, edgecolor="#b8b8be", hatch=HATCH, label=NO_DIFFERENCE)
-    axes.legend(handles=[unsure], loc="upper left", bbox_to_anchor=(0, -0.14), borderaxespad=0, fontsize=8.5)
+    axes.legend(handles=[unsure], loc="upper left", bbox_to_anchor=(0, -0.12), borderaxespad=0, fontsize=8.5)
 
 
 def place(value: float, values: Sequence[float]) -> float:
