@@ -16,6 +16,7 @@ from grandrounds.cli import (
     evaluate,
     extract,
     federation,
+    map,
     report,
     reproduce,
     run,
@@ -37,6 +38,7 @@ app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("search")(search.search)
 app.command("reproduce")(reproduce.reproduce)
+app.command("map")(map.map)
 app.command("evaluate")(evaluate.evaluate)
 app.command("extract")(extract.extract)
 app.command("attention")(attention.attention)

@@ -150,6 +150,31 @@ class LiveArms:
                 err.print(f"  {arm.folder.name}: done", soft_wrap=True)
 
 
+class LiveRuns:
+    """Many short runs: one bar for all; without a terminal, a line for each that is done."""
+
+    def __init__(self, what: str, arms: Sequence[Arm]) -> None:
+        self._bars, self._left = bars(), {arm.folder: arm for arm in arms}
+        self._task = self._bars.add_task(what, total=len(arms), word="")
+
+    def __enter__(self) -> LiveRuns:
+        if err.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._bars.stop()
+
+    def __call__(self, arms: Sequence[Arm]) -> None:
+        done = [arm for arm in self._left.values() if (arm.folder / "result.json").exists()]
+        for arm in done:
+            del self._left[arm.folder]
+            name = f"{arm.folder.parent.name}/{arm.folder.name}"
+            self._bars.update(self._task, completed=len(arms) - len(self._left), word=name)
+            if not err.is_terminal:
+                err.print(f"  {name}: done, {len(arms) - len(self._left)} of {len(arms)}", soft_wrap=True)
+
+
 def _planned(arm: Arm) -> int:
     """Of the run that has finished: one that is being prolonged has not."""
     return int(json.loads((arm.folder / "result.json").read_text(encoding="utf-8"))["rounds_planned"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -77,9 +79,15 @@ def _generated(format: str, part: str, options: Mapping[str, Any]) -> tuple[Docu
         if not (_words(options[name]) if of_words else type(options[name]) is int):
             wanted = "a list of words" if of_words else "a whole number"
             raise ConfigError(f"{key}.{name} = {options[name]!r}; it must be {wanted}")
-    corpus = GENERATED[format](**options)
+    corpus = _make(format, json.dumps(dict(options), sort_keys=True))
     documents: tuple[Document, ...] = corpus.test if part == "test" else corpus.train
     return documents
+
+
+@lru_cache(maxsize=1)
+def _make(format: str, options: str) -> Any:
+    """The last one is kept: train and test are read one after the other, and so are the arms of a map."""
+    return GENERATED[format](**json.loads(options))
 
 
 def _words(given: Any) -> bool:

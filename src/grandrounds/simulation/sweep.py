@@ -51,42 +51,81 @@ def arm_config(config: Config, name: str, changes: Mapping[str, Any]) -> Config:
 
 
 def run_arms(
-    arms: Sequence[Arm], base: Path, processes: int, watch: Callable[[Sequence[Arm]], None], poll: float = 0.3
+    arms: Sequence[Arm],
+    base: Path,
+    processes: int,
+    watch: Callable[[Sequence[Arm]], None],
+    poll: float = 0.3,
+    reuse: bool = False,
 ) -> list[dict[str, Any]]:
-    """The arms' results, in their order; an arm that fails stops the rest, and what is done stays done."""
-    waiting, running = list(reversed(arms)), dict[Any, Connection]()
+    """The arms' results, in their order; an arm that fails stops the rest, and what is done stays done.
+
+    A process runs one arm. With `reuse` it takes the next one when it is done: for many short runs, since a start takes
+    seconds; the peak memory that they tell is then that of all before them.
+    """
+    waiting, busy, idle = list(reversed(arms)), list[_Worker](), list[_Worker]()
     try:
-        while waiting or running:
-            while waiting and len(running) < processes:
-                arm = waiting.pop()
-                ours, theirs = multiprocessing.Pipe(duplex=False)
-                process = subprocesses.start(_run_arm, arm.config.model_dump(), base, arm.folder, theirs)
-                theirs.close()
-                running[process] = ours
-            for process in [process for process in running if not process.is_alive()]:
-                _check(running.pop(process))
+        while waiting or busy:
+            while waiting and len(busy) < processes:
+                worker = idle.pop() if idle else _Worker(base)
+                worker.give(waiting.pop())
+                busy.append(worker)
+            for worker in [worker for worker in busy if worker.answered()]:
+                busy.remove(worker)
+                if reuse:
+                    idle.append(worker)
+                else:
+                    worker.end()
             watch(arms)
-            time.sleep(poll)
+            if waiting or busy:
+                time.sleep(poll)
+        for worker in idle:
+            worker.end()
     finally:
-        for process in running:
-            process.terminate()
+        for worker in (*busy, *idle):
+            worker.process.terminate()
     return [dict(json.loads((arm.folder / "result.json").read_text(encoding="utf-8"))) for arm in arms]
 
 
-def _run_arm(content: dict[str, Any], base: Path, folder: Path, report: Connection) -> None:
-    try:
-        run_config(make_config(content), base, folder, resume=True, watcher=Silent())
-        report.send_bytes(b"done")
-    except GrandRoundsError as error:
-        report.send_bytes(str(error).encode())
+class _Worker:
+    """A process that runs the arms it is given, one after the other."""
+
+    def __init__(self, base: Path) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        self.process = subprocesses.start(_run_given, base, theirs)
+        theirs.close()
+
+    def give(self, arm: Arm) -> None:
+        self._pipe.send_bytes(json.dumps([arm.config.model_dump(mode="json"), str(arm.folder)]).encode())
+
+    def answered(self) -> bool:
+        """Whether its arm is done; GrandRoundsError if it failed."""
+        if not self._pipe.poll() and self.process.is_alive():
+            return False
+        try:
+            word = self._pipe.recv_bytes().decode()
+        except (EOFError, OSError) as error:
+            raise GrandRoundsError(
+                "a run ended by itself, perhaps for want of memory; start the same command again to go on"
+            ) from error
+        if word != "done":
+            raise GrandRoundsError(word)
+        return True
+
+    def end(self) -> None:
+        self._pipe.close()
+        self.process.join()
 
 
-def _check(report: Connection) -> None:
-    try:
-        word = report.recv_bytes().decode()
-    except EOFError as error:
-        raise GrandRoundsError(
-            "a run ended by itself, perhaps for want of memory; start the same command again to go on"
-        ) from error
-    if word != "done":
-        raise GrandRoundsError(word)
+def _run_given(base: Path, pipe: Connection) -> None:
+    """In a worker: until nothing more is given."""
+    while True:
+        try:
+            content, folder = json.loads(pipe.recv_bytes())
+        except (EOFError, OSError):
+            return
+        try:
+            run_config(make_config(content), base, Path(folder), resume=True, watcher=Silent())
+            pipe.send_bytes(b"done")
+        except GrandRoundsError as error:
+            pipe.send_bytes(str(error).encode())
