@@ -46,6 +46,10 @@ class Point:
     """How its dials were estimated, in a sentence, with the command or the file of the estimate."""
 
 
+def seed_of_run(seed: int) -> Overrides:
+    return {"seed": seed}
+
+
 @dataclass(frozen=True)
 class Map:
     system: str
@@ -62,3 +66,5 @@ class Map:
     learning_rates: Sequence[float] = ()
     """Tried for each arm at the middle of the map, by validation, before the map is run."""
     points: Sequence[Point] = ()
+    seeded: Callable[[int], Overrides] = seed_of_run
+    """What a seed changes: by default the run alone; with the generator's own seed in it, the corpus too."""

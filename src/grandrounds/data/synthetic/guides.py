@@ -1,13 +1,14 @@
 """Annotation guides: what a hospital marks in its notes, under which name, and where a mention ends.
 
 By the common guide a mention is a name alone, and its type is problem, treatment or test. A guide of a hospital's own
-differs for some kinds of mentions: the first is not marked at all, the others have names that no other hospital uses,
-drugs and procedures are told apart, and hospitals in turn take the words before a name ("severe"), or those behind it
-too ("for two days"), as part of the mention. The text is the same whatever the guide.
+differs for some kinds of mentions, drugs and procedures being two. They have names that no other hospital uses; in turn
+hospitals take the words before a name ("severe"), or those behind it too ("for two days"), as part of the mention; and
+the last kind to differ is not marked at all. The text is the same whatever the guide.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
@@ -53,12 +54,17 @@ class Guide:
             return mention
         if (name := self.names[kind]) is None:
             return None
-        start, end = mention.start, mention.end
-        if self.before:
-            start -= max((len(w) + 1 for w in BEFORE[kind] if text[:start].lower().endswith(f"{w} ")), default=0)
-        if self.after:
-            end += max((len(w) + 1 for w in AFTER[kind] if text[end:].startswith(f" {w}")), default=0)
+        before, after = f" {text[: mention.start]}".lower(), text[mention.end :]
+        wider = (
+            [len(words) + 1 for words in BEFORE[kind] if before.endswith(f" {words.lower()} ")] if self.before else []
+        )
+        longer = [len(words) + 1 for words in AFTER[kind] if re.match(rf" {words}\b", after)] if self.after else []
+        start, end = mention.start - max(wider, default=0), mention.end + max(longer, default=0)
         return replace(mention, type=name, start=start, end=end)
+
+
+def own_name(kind: str, hospital: str) -> str:
+    return f"{kind}-{hospital}"
 
 
 def guide(hospital: str, number: int, disagreement: float, seed: int) -> Guide:
@@ -67,5 +73,5 @@ def guide(hospital: str, number: int, disagreement: float, seed: int) -> Guide:
     order = sorted(KINDS)
     Random(f"guide/{seed}/{hospital}").shuffle(order)
     own = order[: round(disagreement * len(order))]
-    names = {kind: None if kind == order[0] else f"{kind}-{hospital}" for kind in own}
+    names = {kind: None if kind == order[-1] else own_name(kind, hospital) for kind in own}
     return Guide(names, before=number % 3 != 1, after=number % 3 == 0)
