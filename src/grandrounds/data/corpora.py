@@ -15,12 +15,17 @@ from grandrounds.data.documents import Document
 from grandrounds.data.formats import each, nothing_found, read
 from grandrounds.data.synthetic import synthesize
 from grandrounds.data.synthetic.bags import synthesize_bags
+from grandrounds.data.synthetic.documents import synthesize_documents
 from grandrounds.errors import ConfigError, DataError, unknown
 
 UNLABELLED = "unlabelled"
 """The part of an experiment's corpora whose labels nobody reads."""
-SYNTHETIC, SYNTHETIC_BAGS = "synthetic", "synthetic-bags"
-GENERATED: Mapping[str, Callable[..., Any]] = {SYNTHETIC: synthesize, SYNTHETIC_BAGS: synthesize_bags}
+SYNTHETIC, SYNTHETIC_BAGS, SYNTHETIC_DOCUMENTS = "synthetic", "synthetic-bags", "synthetic-documents"
+GENERATED: Mapping[str, Callable[..., Any]] = {
+    SYNTHETIC: synthesize,
+    SYNTHETIC_BAGS: synthesize_bags,
+    SYNTHETIC_DOCUMENTS: synthesize_documents,
+}
 """Formats without files: notes of hospitals, and noisy bags of sentences; data.options say how many."""
 
 

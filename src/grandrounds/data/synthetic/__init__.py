@@ -2,16 +2,17 @@
 
 Problems, treatments and tests, with the eight relations of i2b2-2010 between them (Uzuner et al., JAMIA 2011).
 Hospitals differ in style, abbreviations, vocabulary, phrasing and in what they write about; what is stated follows,
-mostly, one knowledge base.
+mostly, one knowledge base. They may differ in their annotation guides, too, and silos of notes need not be hospitals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from grandrounds.data.documents import Document, entities_by_concept
+from grandrounds.data.synthetic.guides import guide
 from grandrounds.data.synthetic.hospitals import Hospital, found
 from grandrounds.data.synthetic.knowledge import RELATIONS, Fact, chart, invent_facts
 from grandrounds.data.synthetic.notes import Patient, write_note
@@ -35,28 +36,51 @@ class Synthetic:
 
 
 def synthesize(
-    hospitals: int = 6, notes: int = 60, seed: int = 1, first: int = 1, types: Sequence[str] | None = None
+    hospitals: int = 6,
+    notes: int = 60,
+    seed: int = 1,
+    first: int = 1,
+    types: Sequence[str] | None = None,
+    test: int = 0,
+    disagreement: int = 0,
+    divergence: int = 100,
 ) -> Synthetic:
-    """Notes of some hospitals from the first on: so many each to train on, and a third as many to test on.
+    """Notes of some hospitals from the first on: so many each to train on, and `test` to test on, by default a third
+    as many.
 
     A hospital's notes depend on the seed and its number only, and its first notes not on how many there are. With
-    `types` only mentions of these are annotated, and no relation.
+    `types` only mentions of these are annotated, and no relation. `disagreement` percent of each hospital's annotation
+    guide are its own. The attribute `silo` of a note is its hospital for `divergence` percent of the patients, and any
+    of the hospitals for the others.
     """
     if hospitals < 1 or notes < 1:
         raise DataError(f"cannot synthesize {notes} notes of {hospitals} hospitals; both must be at least 1")
     if first < 1:
         raise DataError(f"hospitals are numbered from 1 on; there is no first one numbered {first}")
+    if test < 0:
+        raise DataError(f"cannot synthesize {test} notes to test on; give 1 or more, or 0 for a third of the others")
+    for name, percent in (("disagreement", disagreement), ("divergence", divergence)):
+        if not 0 <= percent <= 100:
+            raise DataError(f"{name} is {percent} percent; it must be between 0 and 100")
     for type in types or ():
         if type not in _CHART:
             raise DataError(unknown("type of synthetic mention", type, _CHART))
     facts = invent_facts(seed)
-    founded = [found(index, seed) for index in range(first - 1, first - 1 + hospitals)]
-    held_out = max(1, notes // 3)
+    founded = {number: found(number - 1, seed) for number in range(first, first + hospitals)}
+    names = tuple(h.name for h in founded.values())
+    guides = {h.name: guide(h.name, number, disagreement / 100, seed) for number, h in founded.items()}
+
+    def finished(hospital: Hospital, split: str, count: int) -> Iterator[Document]:
+        for note in _notes(hospital, facts, split, count, seed):
+            silo = _silo(note, names, divergence / 100, seed)
+            annotated = guides[hospital.name].annotate(_only(note, types))
+            yield replace(annotated, attributes={**note.attributes, "silo": silo})
+
     return Synthetic(
-        train=tuple(_only(note, types) for h in founded for note in _notes(h, facts, "train", notes, seed)),
-        test=tuple(_only(note, types) for h in founded for note in _notes(h, facts, "test", held_out, seed)),
+        train=tuple(note for h in founded.values() for note in finished(h, "train", notes)),
+        test=tuple(note for h in founded.values() for note in finished(h, "test", test or max(1, notes // 3))),
         facts=facts,
-        hospitals=tuple(h.name for h in founded),
+        hospitals=names,
     )
 
 
@@ -78,6 +102,12 @@ def _only(note: Document, types: Sequence[str] | None) -> Document:
         return note
     mentions = tuple(mention for mention in note.mentions if mention.type in types)
     return replace(note, mentions=mentions, entities=entities_by_concept(mentions), relations=())
+
+
+def _silo(note: Document, hospitals: Sequence[str], divergence: float, seed: int) -> str:
+    """Where a patient's notes lie: at one place, all of them."""
+    rng = Random(f"silo/{seed}/{note.attributes['patient']}")
+    return note.attributes["hospital"] if rng.random() < divergence else rng.choice(hospitals)
 
 
 def _admit(id: str, hospital: Hospital, facts: tuple[Fact, ...], seed: int) -> Patient:

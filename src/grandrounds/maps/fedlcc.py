@@ -1,0 +1,60 @@
+"""FedLCC against other ways to hold sites together: how far their contexts have drifted apart, by their documents.
+
+Where all sites say a relation in the same words, local models see the same contexts and there is nothing to contrast.
+Where each has words of its own, its model can forget between two rounds what the others' words mean.
+"""
+
+from __future__ import annotations
+
+from grandrounds.maps.declaration import Arm, Dial, Map, Overrides
+
+SITES = 3
+
+
+def declare() -> Map:
+    return Map(
+        system="fedlcc",
+        question="When does the contrast of localized contexts help document-level extraction (FedLCC)?",
+        config={
+            "task": {"name": "document_re", "block": 16},
+            "data": {
+                "format": "synthetic-documents",
+                "validation": 0.2,
+                "options": {"sites": SITES, "test": 40},
+            },
+            "partition": {"scheme": "by", "by": "site"},
+            "model": {
+                "encoder": "new",
+                "vocabulary": "sites",
+                "vocabulary_documents": 2,
+                "layers": 2,
+                "width": 64,
+                "heads": 2,
+                "pieces": 600,
+                "dropout": 0.0,
+                "positions": "sinusoidal",
+                "attention": "beside",
+            },
+            "training": {"epochs": 1, "batch_size": 4, "weight_decay": 0.0},
+            "federation": {
+                "rounds": 80,
+                "early_stopping": 8,
+                "weight_by": "uniform",  # as FedLCC does, so that the contrast is all that differs
+                "evaluate_every": 2,
+                "evaluate_on": ["validation"],
+                "checkpoint_every": 20,
+            },
+        },
+        x=Dial("statements in words of the site's own (%)", (0, 50, 100), lambda v: {"data.options.drift": int(v)}),
+        y=Dial("documents a site", (20, 40, 80), lambda v: {"data.options.documents": int(v)}),
+        arm=Arm("fedlcc", {"algorithm.name": "fedlcc"}),
+        rivals=tuple(Arm(name, {"algorithm.name": name}) for name in ("fedavg", "fedprox", "moon")),
+        references=tuple(Arm(name, {"algorithm.name": name}) for name in ("centralized", "local_only")),
+        learning_rates=(1e-3, 2e-3, 4e-3),
+        seeded=_seeded,
+    )
+
+
+def _seeded(seed: int) -> Overrides:
+    """Other words and other documents too."""
+    return {"seed": seed, "data.options.seed": seed}
