@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from grandrounds.experiment.many import Arm as Run
 from grandrounds.maps.declaration import Arm, Dial, Map, Point
 from grandrounds.metrics.outcomes import OUTCOMES, Outcomes, Record, digest_of, to_bytes
+from grandrounds.simulation.sweep import Arm as Run
 
 UNITS = 60
 CONFIG = {

@@ -11,11 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from grandrounds.config.schema import Config
 from grandrounds.errors import ConfigError, DataError
-from grandrounds.experiment.config import Config
-from grandrounds.experiment.loop import run as run_config
-from grandrounds.experiment.many import Arm as Run
-from grandrounds.experiment.many import run_arms
 from grandrounds.maps import SYSTEMS, declared
 from grandrounds.maps.declaration import Map
 from grandrounds.maps.grid import Cell, arms_of, cells, config_of, middle
@@ -23,6 +20,9 @@ from grandrounds.maps.make import make_map, redraw
 from grandrounds.maps.picture import geometric, picture, place
 from grandrounds.maps.result import BETTER, NO_DIFFERENCE, WORSE, MapResult, Verdict, read_map
 from grandrounds.maps.sentence import sentence
+from grandrounds.runs.loop import run as run_config
+from grandrounds.simulation.sweep import Arm as Run
+from grandrounds.simulation.sweep import run_arms
 from tests.maps.fake import FAKE, UNITS, MadeUp, Told, helps_where_sites_are_many
 
 

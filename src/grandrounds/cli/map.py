@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 from rich.table import Table
 
-from grandrounds.cli.compare import ProcessesOption
 from grandrounds.cli.console import LiveRuns, err, out
-from grandrounds.cli.run import JsonOption
-from grandrounds.experiment.many import Arm, run_arms
+from grandrounds.cli.options import JsonOption, ProcessesOption
 from grandrounds.maps import SYSTEMS, declared
-from grandrounds.maps.make import QUICK, WHOLE, make_map, redraw
-from grandrounds.maps.result import MapResult
-from grandrounds.reports.wording import interval, signed
+
+if TYPE_CHECKING:
+    from grandrounds.maps.result import MapResult
+    from grandrounds.simulation.sweep import Arm
 
 
 def map(
@@ -43,6 +42,9 @@ def map(
 
     Example: `grandrounds map lazy_mil --quick`
     """
+    from grandrounds.maps.make import QUICK, WHOLE, make_map, redraw
+    from grandrounds.simulation.sweep import run_arms
+
     declaration = declared(system)
     folder = out_folder or Path("runs") / "map" / system
 
@@ -60,6 +62,8 @@ def map(
 
 
 def show(made: MapResult) -> None:
+    from grandrounds.reports.wording import interval, signed
+
     table = Table(title=made.question)
     for name in (made.x.name, made.y.name, "advantage", "95% interval", "over", "verdict"):
         table.add_column(name, overflow="fold")

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.maps.declaration import Map
 
-SYSTEMS = tuple(
-    name for name in ("feded", "fedlcc", "lazy_mil", "fedner", "fedbert") if find_spec(f"grandrounds.maps.{name}")
-)
-"""Those whose map is declared."""
+SYSTEMS = ("feded", "fedlcc", "lazy_mil", "fedner", "fedbert")
 
 
 def declared(system: str) -> Map:

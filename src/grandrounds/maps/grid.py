@@ -14,12 +14,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from grandrounds.config.schema import Config, make_config
 from grandrounds.errors import ConfigError
-from grandrounds.experiment.config import Config, make_config
-from grandrounds.experiment.many import Arm as Run
 from grandrounds.maps.declaration import Arm, Dial, Map
 from grandrounds.maps.result import ChosenRate
 from grandrounds.metrics.score import Score
+from grandrounds.simulation.sweep import Arm as Run
 
 RATE = "training.learning_rate"
 RATES_SEED = 0

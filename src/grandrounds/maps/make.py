@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from grandrounds.experiment.many import Arm as Run
-from grandrounds.experiment.provenance import provenance
 from grandrounds.federation.files import write_whole
 from grandrounds.maps.declaration import Map
 from grandrounds.maps.grid import RunAll, arms_of, cells, choose_rates, middle, result_of, runs_of
@@ -17,6 +15,8 @@ from grandrounds.maps.result import OFTEN, Axis, CellResult, ChosenRate, MapResu
 from grandrounds.maps.sentence import sentence
 from grandrounds.maps.verdicts import headline, judge
 from grandrounds.reports.wording import plural
+from grandrounds.runs.provenance import provenance
+from grandrounds.simulation.sweep import Arm as Run
 
 WHOLE, QUICK = "map", "quick"
 """How the files of a map and of a quick look are called."""

@@ -11,13 +11,13 @@ from statistics import fmean
 from typing import Any
 
 from grandrounds.errors import GrandRoundsError
-from grandrounds.experiment.many import Arm as Run
 from grandrounds.maps.declaration import Map
 from grandrounds.maps.grid import Cell, result_of
 from grandrounds.maps.result import BETTER, NO_DIFFERENCE, WORSE, ArmScore, CellResult
 from grandrounds.metrics.outcomes import Outcomes, outcomes_of_run
 from grandrounds.metrics.score import LOSS, Score
 from grandrounds.metrics.significance import Difference, Resampled, resample
+from grandrounds.simulation.sweep import Arm as Run
 
 Tested = Mapping[str, Sequence[Mapping[str, Outcomes]]]
 """By arm, a run a seed: the outcomes of each of its models."""
