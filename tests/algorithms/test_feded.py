@@ -277,7 +277,7 @@ def test_a_round_is_algorithm_1_by_hand(
     name = "p" if average == "probabilities" else "log p"
     uploads = []
     for site in sorted(simulation.sites):
-        packed = ask(site, "train_and_predict" if upload == "predictions" else "train_and_label", start).packed
+        packed = ask(site, "train_and_predict" if upload == "predictions" else "train_and_label", start).payloads[0]
         assert packed is not None
         if upload == "predictions":
             uploads.append(packed.tensors[name].double().numpy())
@@ -511,8 +511,8 @@ def test_a_site_with_another_public_set_is_told_so(tiny_config: TinyConfig, tmp_
     assert without.lost == (
         f"refused: the server's public set is version {digest}, this site holds none; it will be sent again"
     )
-    assert ask("site-01", "train_and_predict", start).packed is not None
-    assert ask("site-02", "train_and_predict", start, public_set=None).packed is not None
+    assert ask("site-01", "train_and_predict", start).payloads
+    assert ask("site-02", "train_and_predict", start, public_set=None).payloads
     other = prepare(make_config({**content, "seed": 2}), Path(), tmp_path / "other").public
     assert other is not None
     wrong = ask("site-01", "train_and_predict", start, public_set=other.pack("fp32"))
@@ -550,13 +550,13 @@ def test_a_site_follows_the_ensemble_before_it_trains(tiny_config: TinyConfig, t
     content = tiny_config(algorithm=options, **{"server.epochs": 20})
     simulation = prepare(make_config(content), Path(), tmp_path)
     ask = asker(simulation, content, tmp_path)
-    alone = ask("site-01", "train_own_and_predict").packed
+    alone = ask("site-01", "train_own_and_predict").payloads[0]
     assert alone is not None
     (name,) = alone.tensors
     certain = torch.full_like(alone.tensors[name], 1e-4)
     certain[:, 1] = 1 - 2e-4
     said = Packed("predictions", alone.header, {name: certain if name == "p" else certain.log()})
-    following = ask("site-01", "train_own_and_predict", said).packed
+    following = ask("site-01", "train_own_and_predict", said).payloads[0]
     assert following is not None
     assert (following.tensors[name] - alone.tensors[name])[:, 1].mean() > 0.01
 
@@ -672,7 +672,7 @@ def test_a_poisoned_site_says_another_class_than_it_means(tiny_config: TinyConfi
     for i, variant in enumerate((content, poisoned)):
         simulation = prepare(make_config(variant), Path(), tmp_path / str(i))
         ask = asker(simulation, variant, tmp_path / str(i))
-        packed = ask("site-02", "train_and_predict", Parameters.of(simulation.model).pack("fp32")).packed
+        packed = ask("site-02", "train_and_predict", Parameters.of(simulation.model).pack("fp32")).payloads[0]
         assert packed is not None
         uploads.append(packed.tensors["p"].clone())
     assert torch.equal(uploads[1], uploads[0].roll(1, dims=1))

@@ -19,7 +19,7 @@ from grandrounds.federation.audit import Audit
 from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import Server, Split
-from grandrounds.federation.payloads import PublicSet
+from grandrounds.federation.payloads import Packed, PublicSet
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.public_sets import PublicSetCache
@@ -55,7 +55,7 @@ def dry_run(enrolment: Enrolment, holding: Holding) -> list[Upload]:
     features = terms.task.features(examples, spec.encoder)
     split = Split(features, terms.task.rows(features, rows), "" if stand_in is None else stand_in.digest)
     model = spec.initial_model()
-    expected = expected_of(model, manifest_of(model, algorithm), terms.task, (len(rows), split.digest))
+    expected = expected_of(model, manifest_of(model, algorithm), terms.task, (len(rows), split.digest), algorithm)
     few = replace(site_data.splits["train"], rows=site_data.splits["train"].rows[:FEW])
     played = replace(site_data, splits={**site_data.splits, "train": few}, policy=Policy())
     with tempfile.TemporaryDirectory() as folder:
@@ -113,16 +113,15 @@ class _Listener:
     def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
         for ask in asks:
             answer = self._runner.answer(ask)
-            if answer.packed is not None:
-                self._write_down(ask, answer)
+            for part in answer.payloads:
+                self._write_down(ask, part)
             yield answer
 
     def flush(self) -> None: ...
     def close(self) -> None: ...
 
-    def _write_down(self, ask: Ask, answer: Answer) -> None:
-        packed, refused = answer.packed, ""
-        assert packed is not None
+    def _write_down(self, ask: Ask, packed: Packed) -> None:
+        refused = ""
         try:
             self._policy.check(packed)
         except RefusalError as problem:

@@ -63,6 +63,8 @@ class Expected:
     """Those of the manifest that have gradients."""
     tables: frozenset[str] = frozenset()
     """Those of the manifest that are embeddings, of which rows may travel."""
+    tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Name and shape of what an algorithm sends beside: `Tensors`."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,23 @@ class Gradients(Payload):
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
         manifest = {name: expected.manifest[name] for name in expected.trained}
         return cls(*_unwired(packed, manifest, expected.tables & expected.trained))
+
+
+@_kind
+@dataclass(frozen=True)
+class Tensors(Payload):
+    """Named tensors of an algorithm's own, with the names and shapes that `Algorithm.tensors` declares."""
+
+    kind: ClassVar[str] = "tensors"
+    values: Mapping[str, Tensor]
+
+    def pack(self, compression: Compression) -> Packed:
+        return Packed(self.kind, {}, _wired(self.values, {}, compression))
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        values, _ = _unwired(packed, expected.tensors, frozenset())
+        return cls(values)
 
 
 @_kind

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from grandrounds.federation.contract import Algorithm, Registration, make_algorithm, site_method
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import LearnerSpec, Site, Split
-from grandrounds.federation.payloads import Compression, Expected, Packed, PredictedLabels, Predictions, unpack
+from grandrounds.federation.payloads import Compression, Expected, Packed, Payload, PredictedLabels, Predictions, unpack
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.federation.public_sets import MissingPublicError, PublicSetCache
@@ -92,17 +92,21 @@ class SiteRunner:
         )
         method = site_method(self._algorithm, ask.method)
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
-        payload = method(site, *message)
-        if site_data.poisoned and isinstance(payload, Predictions | PredictedLabels):
-            payload = payload.misleading()
-        packed = payload.pack(self._compression)
-        site_data.policy.check(packed)
+        reply = method(site, *message)
+        packed = tuple(self._leaving(part, site_data) for part in (reply if isinstance(reply, tuple) else (reply,)))
         version = ask.start
         if site.kept and ask.commit is not None:
             version = ask.commit
             self._private.write(ask.site, version, {**private, **site.kept})
         self._private.retain(ask.site, {v for v in (ask.start, version, *ask.needed) if v is not None})
         return Answer(ask.site, packed, version, work=site.work)
+
+    def _leaving(self, payload: Payload, site_data: SiteData) -> Packed:
+        if site_data.poisoned and isinstance(payload, Predictions | PredictedLabels):
+            payload = payload.misleading()
+        packed = payload.pack(self._compression)
+        site_data.policy.check(packed)
+        return packed
 
     def _splits(self, site_data: SiteData, ask: Ask) -> Mapping[str, Split]:
         if not ask.public:

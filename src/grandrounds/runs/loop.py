@@ -95,6 +95,7 @@ class RoundLoop:
             config=config.digest() if terms is None else terms,
             weight_by=config.federation.weight_by or self.algorithm.weight_by,
             min_replies=config.federation.min_replies,
+            registered=len(self.sites),
             public=setup.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
         )

@@ -126,7 +126,9 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         sites[name] = SiteData(registration, held, theirs.spec, _policy(about, config, base), about.poisoned)
     if len(task.labels) > 1:
         _note_single_class(table, notes)
-    expected = expected_of(model, manifest, task, (len(public.examples), public.digest) if public else (0, ""))
+    expected = expected_of(
+        model, manifest, task, (len(public.examples), public.digest) if public else (0, ""), algorithm
+    )
     return Simulation(
         own.spec,
         model,
