@@ -65,6 +65,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
             raise ConfigError(unknown(self.kind, name, self))
         return self[name]
 
+    def at_hand(self, name: str) -> bool:
+        """Whether it is built in, or a module that was imported has registered it: an entry point alone does not count.
+        A site takes names from its coordinator, who must not decide what the site loads."""
+        return name in self._built_in or name in self._loaded
+
     def _load(self, name: str) -> T:
         if name in self._built_in:
             module, _, attribute = self._built_in[name].partition(":")

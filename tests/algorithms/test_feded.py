@@ -278,7 +278,6 @@ def test_a_round_is_algorithm_1_by_hand(
     uploads = []
     for site in sorted(simulation.sites):
         packed = ask(site, "train_and_predict" if upload == "predictions" else "train_and_label", start).payloads[0]
-        assert packed is not None
         if upload == "predictions":
             uploads.append(packed.tensors[name].double().numpy())
         else:
@@ -673,7 +672,6 @@ def test_a_poisoned_site_says_another_class_than_it_means(tiny_config: TinyConfi
         simulation = prepare(make_config(variant), Path(), tmp_path / str(i))
         ask = asker(simulation, variant, tmp_path / str(i))
         packed = ask("site-02", "train_and_predict", Parameters.of(simulation.model).pack("fp32")).payloads[0]
-        assert packed is not None
         uploads.append(packed.tensors["p"].clone())
     assert torch.equal(uploads[1], uploads[0].roll(1, dims=1))
     turned = PredictedLabels(torch.tensor([0, 2]), 3, "d").misleading()
