@@ -39,7 +39,7 @@ def declare() -> Map:
             "share of a fact's sentences that say it (%)", (15, 30, 60, 100), lambda v: {"data.options.true": int(v)}
         ),
         y=Dial(
-            f"share of its sentences at any of the {SITES} sites, not its own (%)",
+            "share of its sentences scattered over all sites (%)",
             (0, 50, 100),
             lambda v: {"data.options.scatter": int(v)},
         ),
