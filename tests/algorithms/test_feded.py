@@ -662,19 +662,3 @@ def test_an_encoder_is_the_same_however_it_is_spelt(
 def test_a_corpus_for_some_sites_only_is_refused(tiny_config: TinyConfig) -> None:
     with pytest.raises(ConfigError, match=r"sites.b has no train.*give every site a corpus, or none"):
         make_config(tiny_config(sites={"a": {"train": "a.jsonl"}, "b": {"encoder": "tiny"}}))
-
-
-def test_a_poisoned_site_says_another_class_than_it_means(tiny_config: TinyConfig, tmp_path: Path) -> None:
-    content = tiny_config(algorithm={"name": "feded", "average": "probabilities"})
-    poisoned = {**content, "sites": {"site-02": {"poisoned": True}}}
-    uploads = []
-    for i, variant in enumerate((content, poisoned)):
-        simulation = prepare(make_config(variant), Path(), tmp_path / str(i))
-        ask = asker(simulation, variant, tmp_path / str(i))
-        packed = ask("site-02", "train_and_predict", Parameters.of(simulation.model).pack("fp32")).payloads[0]
-        uploads.append(packed.tensors["p"].clone())
-    assert torch.equal(uploads[1], uploads[0].roll(1, dims=1))
-    turned = PredictedLabels(torch.tensor([0, 2]), 3, "d").misleading()
-    assert turned.values.tolist() == [1, 0]
-    with pytest.raises(ConfigError, match="'fedavg' has none; try feded"):
-        make_config({**poisoned, "algorithm": {"name": "fedavg"}})

@@ -200,8 +200,8 @@ class SiteSection(Section):
     """For algorithms that share no weights."""
     training: dict[str, Any] = Field(default_factory=dict)
     """What of [training] is different here: another encoder may need another learning rate."""
-    poisoned: bool = False
-    """Simulate an attacker: its predictions say another class than they mean."""
+    attack: Literal["none", "mislead", "unbounded", "scale", "flip", "substitute"] = "none"
+    """Simulate an attacker: what it uploads is not what it computed."""
 
     @property
     def generated(self) -> bool:
@@ -432,8 +432,12 @@ class Config(Section):
             )
         if self.federation.stop_at_f1 and "test" not in self.federation.evaluate_on:
             raise ConfigError("federation.stop_at_f1 is about the test F1: add 'test' to federation.evaluate_on")
-        if not algorithm.public_at_sites and any(site.poisoned for site in self.sites.values()):
-            raise ConfigError(f"sites poison predictions, and '{algorithm.name}' has none; try feded")
+        for name, site in self.sites.items():
+            if site.attack in ("mislead", "unbounded") and not algorithm.public_at_sites:
+                raise ConfigError(
+                    f"sites.{name}.attack = '{site.attack}' is on predictions, and '{algorithm.name}' sends none; take "
+                    "'scale', 'flip' or 'substitute', or algorithm.name = feded"
+                )
 
     @property
     def needs_public(self) -> bool:

@@ -263,10 +263,6 @@ class Predictions(Payload):
             return self
         return replace(self, form=form, values=self.values.exp() if form == "probabilities" else _log(self.values))
 
-    def misleading(self) -> Self:
-        """What an attacker says instead: another class."""
-        return replace(self, values=self.values.roll(1, dims=1))
-
     def pack(self, compression: Compression) -> Packed:
         header = {"public": self.public}
         if compression != "int8":
@@ -317,9 +313,6 @@ class PredictedLabels(Payload):
     def votes(self) -> Tensor:
         """[rows, classes]: one for the class of the row, else zero."""
         return F.one_hot(self.values, self.classes).float()
-
-    def misleading(self) -> Self:
-        return replace(self, values=(self.values + 1) % self.classes)
 
     def pack(self, compression: Compression) -> Packed:
         """A byte a row, two from 257 classes on, and less where they can be deflated, whatever the compression."""

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from grandrounds.federation.contract import Algorithm, Registration, make_algorithm, site_method
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import LearnerSpec, Site, Split
-from grandrounds.federation.payloads import Compression, Expected, Packed, Payload, PredictedLabels, Predictions, unpack
+from grandrounds.federation.outgoing import Step, allowed_by, pack, send
+from grandrounds.federation.payloads import Compression, Expected, Packed, unpack
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.federation.public_sets import MissingPublicError, PublicSetCache
@@ -32,8 +33,8 @@ class SiteData:
     spec: LearnerSpec
     """The federation's, or with an encoder of the site's own."""
     policy: Policy = field(default_factory=Policy)
-    poisoned: bool = False
-    """In a simulation: an attacker, whose predictions say another class than they mean."""
+    attack: Step | None = None
+    """In a simulation: what an attacker does to what it sends."""
 
 
 class SiteRunner:
@@ -93,20 +94,14 @@ class SiteRunner:
         method = site_method(self._algorithm, ask.method)
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
         reply = method(site, *message)
-        packed = tuple(self._leaving(part, site_data) for part in (reply if isinstance(reply, tuple) else (reply,)))
+        steps = [*filter(None, [site_data.attack]), pack(self._compression), allowed_by(site_data.policy)]
+        packed = tuple(send(part, steps) for part in (reply if isinstance(reply, tuple) else (reply,)))
         version = ask.start
         if site.kept and ask.commit is not None:
             version = ask.commit
             self._private.write(ask.site, version, {**private, **site.kept})
         self._private.retain(ask.site, {v for v in (ask.start, version, *ask.needed) if v is not None})
         return Answer(ask.site, packed, version, work=site.work)
-
-    def _leaving(self, payload: Payload, site_data: SiteData) -> Packed:
-        if site_data.poisoned and isinstance(payload, Predictions | PredictedLabels):
-            payload = payload.misleading()
-        packed = payload.pack(self._compression)
-        site_data.policy.check(packed)
-        return packed
 
     def _splits(self, site_data: SiteData, ask: Ask) -> Mapping[str, Split]:
         if not ask.public:
