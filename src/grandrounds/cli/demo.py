@@ -18,7 +18,7 @@ from grandrounds.experiment.many import arms_of
 from grandrounds.reports.tables import ComparisonRow, to_json
 from grandrounds.reports.wording import byte_size
 
-ALGORITHMS = ("fedavg", "fedatt", "feded", "local_only", "centralized")  # the longest first, so that no core waits
+ALGORITHMS = ("fedavg", "feded", "fedatt", "local_only", "centralized")  # the longest early, so that no core waits
 
 
 def demo(
