@@ -17,7 +17,7 @@ from grandrounds.cli.options import JsonOption
 if TYPE_CHECKING:
     from grandrounds.reports.tables import ComparisonRow
 
-ALGORITHMS = ("fedavg", "fedatt", "feded", "local_only", "centralized")  # the longest first, so that no core waits
+ALGORITHMS = ("fedavg", "feded", "fedatt", "local_only", "centralized")  # the longest early, so that no core waits
 
 
 def demo(
