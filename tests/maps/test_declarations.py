@@ -44,6 +44,6 @@ def test_the_smallest_cells_have_data_at_every_site_to_train_and_judge_by(system
     for seed, x in product((0, 1), (map.x.values[0], map.x.values[-1])):
         config = config_of(map, map.arm, x, map.y.values[0], seed)
         made = prepare(config, tmp_path, tmp_path / f"{seed}-{x}")
-        assert len(made.residents) == 3
+        assert len(made.sites) == 3
         assert made.scored >= {"validation", "test"}
         assert not made.left_out
