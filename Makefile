@@ -1,11 +1,11 @@
-# make demo · make test · make lint · make bench · make real
+# make demo · make test · make lint · make bench · make real · make tables
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: install demo test lint bench real clean
+.PHONY: install demo test lint bench real tables clean
 
 install: $(VENV)/installed
 
@@ -30,6 +30,9 @@ bench: install
 
 real: install
 	$(BIN)/pytest -m real
+
+tables: install
+	$(BIN)/python -m experiments.tables
 
 clean:
 	rm -rf $(VENV) build dist

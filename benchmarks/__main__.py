@@ -25,7 +25,7 @@ from rich.table import Table
 from benchmarks import distant, documents, federation_tax, many_sites, masked_language, memory, ner, workers
 from benchmarks.corpus import random_encoder
 from benchmarks.measuring import Row, Settings, load
-from grandrounds.experiment.provenance import provenance
+from grandrounds.runs.provenance import provenance
 
 BENCHMARKS = {
     "federation_tax": federation_tax.measure,

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from grandrounds.experiment.simulation import Simulation
 from grandrounds.federation.seeds import derive, generator
 from grandrounds.federation.training import make_optimizer
+from grandrounds.simulation.prepare import Simulation
 from grandrounds.tasks.batching import training_batches
 
 
 class BareFedAvg:
     def __init__(self, simulation: Simulation) -> None:
-        self.simulation, self.training = simulation, simulation.practice.training
+        self.simulation, self.training = simulation, simulation.spec.training
         self.model = copy.deepcopy(simulation.model)
-        self.sizes = {name: len(site.splits["train"]) for name, site in simulation.residents.items()}
+        self.sizes = {name: len(site.splits["train"]) for name, site in simulation.sites.items()}
 
     def prepare(self, round: int) -> None:
         """Not timed: the weights that the round starts from, and every batch of it, made beforehand."""
@@ -60,7 +60,7 @@ class BareFedAvg:
         return max(float((weights[name] - value).abs().max()) for name, value in self.total.items())
 
     def _batches(self, site: str) -> list[Any]:
-        split, batches = self.simulation.residents[site].splits["train"], []
+        split, batches = self.simulation.sites[site].splits["train"], []
         for epoch in range(self.training.epochs):
             order = generator(*self._purpose(site), "order", 1, epoch)
             for rows in training_batches(split.lengths, self.training.batch_size, order):
@@ -69,4 +69,4 @@ class BareFedAvg:
 
     def _purpose(self, site: str) -> tuple[str | int, ...]:
         """How the federation names the random draws of a site's first exchange."""
-        return (self.simulation.practice.seed, site, self.round, 1)
+        return (self.simulation.spec.seed, site, self.round, 1)

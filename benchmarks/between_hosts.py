@@ -19,19 +19,19 @@ from typing import Any
 import torch
 from tests.hosts import SITES, Hosts, free_port
 
-from grandrounds import child
-from grandrounds.experiment.provenance import provenance
-from grandrounds.federation.flower.grid import OverGrid, Roster
-from grandrounds.federation.flower.node import Door, app_of, serve
-from grandrounds.federation.flower.superlink import SuperLink
-from grandrounds.federation.keys import issue_certificate, make_authority, make_key, public_bytes, read_private
+from grandrounds import subprocesses
+from grandrounds.deployment.flower.grid import OverGrid, Roster
+from grandrounds.deployment.flower.node import Door, app_of, serve
+from grandrounds.deployment.flower.superlink import SuperLink
+from grandrounds.deployment.keys import issue_certificate, make_authority, make_key, public_bytes, read_private
 from grandrounds.federation.payloads import Packed
+from grandrounds.runs.provenance import provenance
 
 NAMES = ("a", "b")
 
 
 class Echo:
-    """A desk that sends back what it got."""
+    """A handler that sends back what it got."""
 
     ended: str | None = None
 
@@ -55,7 +55,7 @@ def wire(megabytes: int, repeats: int = 20) -> dict[str, Any]:
         keys = {public_bytes(make_key(root / f"{name}.key", root / f"{name}.pub")): name for name in NAMES}
         link = SuperLink(root, "127.0.0.1", port, (root / "ca.crt", root / "server.crt", root / "server.key"))
         grid = link.open_run(list(keys))
-        processes = [child.start(site, f"127.0.0.1:{port}", folder, name, daemon=True) for name in NAMES]
+        processes = [subprocesses.start(site, f"127.0.0.1:{port}", folder, name, daemon=True) for name in NAMES]
         try:
             over = OverGrid(grid, Roster(grid, keys), root / "spool")
             while not all(presence.online for presence in over.roster.look().values()):

@@ -13,9 +13,9 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from grandrounds.config.schema import Config, make_config
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import write
-from grandrounds.experiment.config import Config, make_config
 from grandrounds.models.encoder import SPECIAL
 
 CONTEXT = (

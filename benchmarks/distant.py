@@ -26,10 +26,10 @@ from benchmarks.memory import peak_mb
 from benchmarks.plain_distant import PlainBag, PlainPCNN, PlainSentence, bag_loader, evaluate, together, train_epoch
 from benchmarks.stepped import EnoughError
 from grandrounds.data.formats import read
-from grandrounds.experiment.loop import Silent
-from grandrounds.federation.learner import Practice, Server, Split
+from grandrounds.federation.learner import LearnerSpec, Server, Split
 from grandrounds.federation.training import Training, make_optimizer
 from grandrounds.models.encoder import Encoder
+from grandrounds.runs.loop import Silent
 from grandrounds.tasks.batching import evaluation_batches, predict_logits
 from grandrounds.tasks.distant_re import DistantFeatures, DistantRE, DistantREOptions, grouped
 
@@ -65,9 +65,9 @@ class Race:
         self.features = {
             part: self.task.features(self.task.examples(held)[0], self.encoder) for part, held in documents.items()
         }
-        practice = Practice(self.task, self.encoder, TRAINING, 1, torch.device("cpu"))
+        spec = LearnerSpec(self.task, self.encoder, TRAINING, 1, torch.device("cpu"))
         splits = {part: Split(held, np.arange(len(held.labels))) for part, held in self.features.items()}
-        self.server = Recording(practice, splits, practice.initial_model())
+        self.server = Recording(spec, splits, spec.initial_model())
         self.plain = PlainPCNN(
             len(self.encoder.tokenizer), self.encoder.width, len(self.task.labels), self.task.options.dropout
         )
@@ -188,8 +188,8 @@ class Race:
 class Recording(Server):
     """Keeps the batches that it trained on."""
 
-    def __init__(self, practice: Practice, splits: Mapping[str, Split], model: nn.Module) -> None:
-        super().__init__(practice, splits, model)
+    def __init__(self, spec: LearnerSpec, splits: Mapping[str, Split], model: nn.Module) -> None:
+        super().__init__(spec, splits, model)
         self.batches: list[Any] = []
 
     def _batch(self, split: Split, rows: Rows) -> Any:

@@ -24,7 +24,7 @@ from benchmarks.plain_documents import PlainLocalizedContext, plain_documents
 from benchmarks.stepped import SteppedRun
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import read
-from grandrounds.federation.learner import Practice, Server, Split
+from grandrounds.federation.learner import LearnerSpec, Server, Split
 from grandrounds.federation.training import Training, make_optimizer
 from grandrounds.models.encoder import Encoder, last_hidden
 from grandrounds.tasks.batching import training_batches
@@ -71,7 +71,7 @@ class Race:
         self.task = DocumentRE.of(DocumentREOptions(), documents)
         self.examples, _ = self.task.examples(documents)
         self.features = self.task.features(self.examples, self.encoder)
-        self.practice = Practice(self.task, self.encoder, self.training, 1, torch.device("cpu"))
+        self.spec = LearnerSpec(self.task, self.encoder, self.training, 1, torch.device("cpu"))
         self.batches = self._batches()
         self.distance = 0.0
         """The largest relative difference of the plain model's losses from ours."""
@@ -127,7 +127,7 @@ class Race:
     def _ours(self) -> Callable[[Rows], Step]:
         """A learner's whole step, its batch included."""
         everything = {"train": Split(self.features, np.arange(len(self.examples)))}
-        server = Server(self.practice, everything, self.practice.initial_model())
+        server = Server(self.spec, everything, self.spec.initial_model())
         optimizer = self._optimizer(server.model)
         return lambda rows: lambda: server.train(only=rows.tolist(), epochs=1, optimizer=optimizer)
 
@@ -165,7 +165,7 @@ class Race:
 
     def _make_equal(self, model: nn.Module, batch: Callable[[Rows], Any]) -> None:
         """Our weights, and with them, without dropout, our losses: or else the race means nothing."""
-        own = self.practice.initial_model().eval()
+        own = self.spec.initial_model().eval()
         model.load_state_dict({name: value for name, value in own.state_dict().items() if name != "threshold"})
         with torch.no_grad():
             for rows in self.batches[:3]:

@@ -18,10 +18,11 @@ from benchmarks.bare import BareFedAvg
 from benchmarks.corpus import federation
 from benchmarks.measuring import Clocks, Row, Settings, ratio
 from benchmarks.stepped import EnoughError
-from grandrounds.experiment.checkpoints import Checkpoints, Progress
-from grandrounds.experiment.loop import Silent, run
-from grandrounds.experiment.simulation import Simulation
 from grandrounds.federation.learner import Server
+from grandrounds.runs.checkpoints import Checkpoints, Progress
+from grandrounds.runs.loop import Silent
+from grandrounds.simulation.prepare import Simulation
+from grandrounds.simulation.run import run_config as run
 
 GOAL = 1.05
 
@@ -125,7 +126,7 @@ class Race(Silent):
         yield Row(f"{name}, a checkpoint", self._checkpoint() / bare, note="of a bare round; beside a round, not in it")
 
     def _checkpoint(self) -> float:
-        server, seconds = Server(self.simulation.practice, self.simulation.splits, self.simulation.model), []
+        server, seconds = Server(self.simulation.spec, self.simulation.splits, self.simulation.model), []
         for round in range(3):
             began = time.perf_counter()
             Checkpoints(self.checkpoints).save(Progress(round), server.snapshot())

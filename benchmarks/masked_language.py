@@ -30,7 +30,7 @@ from benchmarks.measuring import Row, Settings, ratio
 from benchmarks.ner import timed
 from grandrounds.data.formats import read
 from grandrounds.data.synthetic import synthesize
-from grandrounds.federation.learner import Practice, Server, Split
+from grandrounds.federation.learner import LearnerSpec, Server, Split
 from grandrounds.federation.training import Training, make_optimizer
 from grandrounds.models.encoder import Encoder, Size
 from grandrounds.tasks.masked_lm import MaskedLM, MaskedLMOptions, Note
@@ -77,7 +77,7 @@ class Race:
         self.source, self.name, self.encoder = source, name, encoder
         self.training = Training(batch_size=BATCH, learning_rate=rate)
         self.task = MaskedLM(MaskedLMOptions(length=LENGTH))
-        self.practice = Practice(self.task, encoder, self.training, 1, torch.device("cpu"))
+        self.spec = LearnerSpec(self.task, encoder, self.training, 1, torch.device("cpu"))
         taken = self._enough(notes, rows)
         self.notes, self.held_out = notes[:taken], notes[taken : taken + max(1, taken // 4)]
 
@@ -96,7 +96,7 @@ class Ours:
         self.pieces = len(features.ids)
         self.rows = len(features.documents)
         splits = {"train": _whole(features), "test": _whole(held_out)}
-        self.server = Server(race.practice, splits, race.practice.initial_model())
+        self.server = Server(race.spec, splits, race.spec.initial_model())
         self.optimizer = make_optimizer(
             race.training, self.server.model.named_parameters(), race.training.learning_rate
         )
@@ -121,7 +121,7 @@ class Theirs:
         blocks = [[cls, *pieces[at : at + room], sep] for at in range(0, len(pieces), room)]
         self.rows = len(blocks)
         self.model = BertForMaskedLM(race.encoder.config)
-        self.model.load_state_dict(race.practice.initial_model().state_dict(), strict=False)
+        self.model.load_state_dict(race.spec.initial_model().state_dict(), strict=False)
         self._trainer = Trainer(
             self.model,
             TrainingArguments(

@@ -17,7 +17,8 @@ from typing import Any
 from benchmarks.corpus import federation
 from benchmarks.measuring import Row, Settings
 from benchmarks.stepped import EnoughError
-from grandrounds.experiment.loop import Silent, run
+from grandrounds.runs.loop import Silent
+from grandrounds.simulation.run import run_config as run
 
 GOAL = 1.1
 PER_SITE = 8
@@ -61,7 +62,7 @@ class Peak(Silent):
 
 
 def peak_mb() -> float:
-    """The largest resident size of this process.
+    """The largest site_data size of this process.
 
     Not ru_maxrss on Linux: that is inherited from whatever started the process, if it was larger.
     """

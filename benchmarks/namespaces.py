@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.hosts import SITES, Hosts, until
 
-from grandrounds.experiment.provenance import provenance
+from grandrounds.runs.provenance import provenance
 
 ADDRESSES = {name: f"10.77.0.{i}" for i, name in enumerate(("coordinator", *SITES), start=1)}
 

@@ -21,7 +21,7 @@ from benchmarks.measuring import Clocks, Row, Settings, ratio
 from benchmarks.ner_corpus import ner_documents
 from benchmarks.ner_peers import PEERS, Peer, Sentence, Sizes, write_corpus
 from grandrounds.data.documents import Document
-from grandrounds.federation.learner import Practice, Server, Split
+from grandrounds.federation.learner import LearnerSpec, Server, Split
 from grandrounds.federation.training import Training, make_optimizer
 from grandrounds.metrics.spans import span_counts, span_score
 from grandrounds.models.crf import SoftmaxDecoder
@@ -85,13 +85,13 @@ class Ours:
 
     def __init__(self, corpus: Corpus, options: NEROptions, crf: bool = True) -> None:
         self.corpus, self.task = corpus, NER(options, corpus.types)
-        self.practice = Practice(self.task, corpus.encoder, TRAINING, 1, torch.device("cpu"))
-        model = self.practice.initial_model()
+        self.spec = LearnerSpec(self.task, corpus.encoder, TRAINING, 1, torch.device("cpu"))
+        model = self.spec.initial_model()
         if isinstance(model, WordTagger) and not crf:
             model.add_module("crf", SoftmaxDecoder(model.crf.emit.in_features, self.task.tags))
         self.examples = self._examples(corpus.train)
         self._splits: dict[str, Split] = {}
-        self.server = Server(self.practice, self._splits, model)
+        self.server = Server(self.spec, self._splits, model)
         self.optimizer = make_optimizer(TRAINING, model.named_parameters(), TRAINING.learning_rate)
         self.found: Document = corpus.test
 
@@ -120,7 +120,7 @@ class Ours:
     def predict(self) -> None:
         """Tags and their probabilities, of numbers that are made."""
         split = self._splits["train"]
-        predict_probabilities(self.task, self.server.model, split.features, split.rows, self.practice.device)
+        predict_probabilities(self.task, self.server.model, split.features, split.rows, self.spec.device)
 
     def _examples(self, document: Document) -> list[SentenceExample]:
         return self.task.examples([document])[0]

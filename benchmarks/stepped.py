@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grandrounds.experiment.config import Config
-from grandrounds.experiment.loop import Silent, run
-from grandrounds.experiment.simulation import Simulation
+from grandrounds.config.schema import Config
+from grandrounds.runs.loop import Silent
+from grandrounds.simulation.prepare import Simulation
+from grandrounds.simulation.run import run_config as run
 
 
 class EnoughError(Exception):

@@ -30,14 +30,16 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=500, help="of train, the first so many")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=10)
-    wish = parser.parse_args()
+    wanted = parser.parse_args()
     torch.set_num_threads(1)
-    parts = {part: read("eog", wish.data / f"cdr/eog/{part}_filter.data").documents for part in ("train", "dev")}
+    parts = {part: read("eog", wanted.data / f"cdr/eog/{part}_filter.data").documents for part in ("train", "dev")}
     task = DocumentRE.of(DocumentREOptions(), parts["train"])
-    for name in wish.encoders:
+    for name in wanted.encoders:
         encoder = Encoder.find(name, task.markers)
-        train, dev = (pairs_of(task, encoder, some) for some in (parts["train"][: wish.documents], parts["dev"]))
-        found = [precision_of_head(task, encoder, train, dev, seed, wish.epochs) for seed in range(1, wish.seeds + 1)]
+        train, dev = (pairs_of(task, encoder, some) for some in (parts["train"][: wanted.documents], parts["dev"]))
+        found = [
+            precision_of_head(task, encoder, train, dev, seed, wanted.epochs) for seed in range(1, wanted.seeds + 1)
+        ]
         told = " ".join(f"{value:.4f}" for value in found)
         print(f"{name}: AP {np.mean(found):.4f} +- {np.std(found):.4f} ({told})", flush=True)
 

@@ -23,12 +23,13 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import grandrounds
+from grandrounds import Parameters, Selection, Site, TensorState, algorithm, on_site
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.algorithms.lazy_mil import BEST, LazyMIL
 from grandrounds.data.synthetic.bags import synthesize_bags
-from grandrounds.federation import Kept, Parameters, Selection, Site, algorithm, on_site
 from grandrounds.reports.plots import Curve, draw_by_round, draw_pr
 from grandrounds.reports.svg import svg
+from grandrounds.runs.provenance import provenance
 
 BAGS = {"facts": 400, "unrelated": 1600, "test": 200}
 LAZY: dict[str, dict[str, str]] = {
@@ -55,7 +56,7 @@ class Watched(LazyMIL):
 
     @on_site
     def train(self, site: Site, selection: Selection) -> Parameters:
-        best = Kept()
+        best = TensorState()
         site.recall(BEST, best)
         note(site, "together", best["rows"][selection.chosen.bool()].tolist())
         note(site, "alone", best["rows"].tolist())
@@ -69,7 +70,7 @@ class WatchedAverage(FedAvg):
     @on_site
     def train(self, site: Site, parameters: Parameters) -> Parameters:
         site.load(parameters)
-        sure = site.infer("train", site.practice.task.sureness).values[:, 0].numpy()
+        sure = site.infer("train", site.spec.task.confidence).values[:, 0].numpy()
         note(site, "alone", [rows[sure[rows].argmax()] for _, rows in site.facts("train")])
         return super().train(site, parameters)
 
@@ -130,6 +131,12 @@ def run(method: str, fraction: float, seed: int, rounds: int, out: Path) -> dict
     return found
 
 
+def named(one: dict[str, Any]) -> dict[str, Any]:
+    """An arm's name, and the share of right choices over the last five rounds."""
+    last = {who: fmean(values[-5:]) for who, values in one["choice"].items()}
+    return {"name": f"{one['method']}-c{one['fraction']:g}", "right_choices": last}
+
+
 def draw(found: Sequence[dict[str, Any]], out: Path) -> None:
     """Precision by recall for each C, and how many choices are right by round, as SVG; seeds share a colour."""
     fractions = sorted({one["fraction"] for one in found})
@@ -168,20 +175,21 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--fractions", type=float, nargs="+", default=[1.0, 0.5, 0.2, 0.1])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    wish = parser.parse_args()
-    wish.out.mkdir(parents=True, exist_ok=True)
+    wanted = parser.parse_args()
+    wanted.out.mkdir(parents=True, exist_ok=True)
     found = []
-    for seed in wish.seeds:
-        for fraction in wish.fractions:
-            for method in wish.methods:
-                found.append(run(method, fraction, seed, wish.rounds, wish.out))
+    for seed in wanted.seeds:
+        for fraction in wanted.fractions:
+            for method in wanted.methods:
+                found.append(run(method, fraction, seed, wanted.rounds, wanted.out))
                 print(f"{method}, C = {fraction}, seed {seed}: AUC {found[-1]['test']['auc']:.3f}", flush=True)
-    (wish.out / "noisy_bags.json").write_text(json.dumps(found) + "\n")
-    draw(found, wish.out)
+    told_of = {**provenance(), "rows": [], "runs": [{**one, **named(one)} for one in found]}
+    (wanted.out / "noisy_bags.json").write_text(json.dumps(told_of) + "\n")
+    draw(found, wanted.out)
     print("\n| method | C | AUC | P@50 | P@100 | P@200 | chosen rightly, first and last five rounds |")
     print("|---|---|---|---|---|---|---|")
-    for method in wish.methods:
-        for fraction in sorted(wish.fractions):
+    for method in wanted.methods:
+        for fraction in sorted(wanted.fractions):
             arms = [one for one in found if (one["method"], one["fraction"]) == (method, fraction)]
             tests = [told([one["test"][key] for one in arms]) for key in ("auc", "p@50", "p@100", "p@200")]
             whose = {who: [fmean(one["choice"][who][:5]) for one in arms] for who in arms[0]["choice"]}

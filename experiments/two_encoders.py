@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 import grandrounds
+from grandrounds import Cohort, Scores, Server, Site, algorithm, on_site
 from grandrounds.algorithms.feded import FedED
-from grandrounds.federation import Cohort, Scores, Server, Site, algorithm, on_site
 from grandrounds.tasks.task import Counts
 
 
@@ -33,7 +33,7 @@ class Groups(FedED):
         chosen = server._splits[split]
         means = {group: np.mean(z, axis=0).astype(np.float32) for group, z in votes.items()}
         means["all sites"] = np.mean([z for group in votes.values() for z in group], axis=0).astype(np.float32)
-        task = server.practice.task
+        task = server.spec.task
         scored = {who: task.counts(z, chosen.features, chosen.rows) for who, z in means.items()}
         for who, counts in scored.items():
             print(f"round {server.round}: the ensemble of {who}: F1 {task.score(counts)['f1']:.4f}", flush=True)
@@ -54,18 +54,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sites", type=int, default=6)
-    wish = parser.parse_args()
+    wanted = parser.parse_args()
     config = {
         "data": {"format": "biobert-tsv", "train": "gad/1/train.tsv", "test": "gad/1/test.tsv", "public": 0.1},
-        "partition": {"scheme": "iid", "sites": wish.sites},
+        "partition": {"scheme": "iid", "sites": wanted.sites},
         "sites": {"site-*[02468]": {"encoder": "tiny", "training": {"learning_rate": 5e-4}}},
-        "model": {"encoder": wish.encoder},
+        "model": {"encoder": wanted.encoder},
         "training": {"epochs": 1, "batch_size": 8, "learning_rate": 5e-5},
-        "federation": {"rounds": wish.rounds, "evaluate_on": ["test"]},
+        "federation": {"rounds": wanted.rounds, "evaluate_on": ["test"]},
         "algorithm": {"name": "feded_groups", "download": "predictions"},
     }
-    result = grandrounds.run(config, out=wish.out, data=wish.data, resume=True)
-    for line in (wish.out / "metrics.jsonl").read_text().splitlines():
+    result = grandrounds.run(config, out=wanted.out, data=wanted.data, resume=True)
+    for line in (wanted.out / "metrics.jsonl").read_text().splitlines():
         metrics = json.loads(line)
         sites = len(metrics["sites"])
         print(

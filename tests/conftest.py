@@ -29,8 +29,8 @@ from transformers import (
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
-from grandrounds.federation import ALGORITHMS
 from grandrounds.models.encoder import Encoder
+from grandrounds.registry import ALGORITHMS
 from grandrounds.tasks.sentence_re import MARKERS, SentenceRE, SentenceREOptions
 
 torch.set_num_threads(1)

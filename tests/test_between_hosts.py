@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from grandrounds.deployment.keys import issue_certificate, make_authority
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.audit import compare, verify
-from grandrounds.federation.keys import issue_certificate, make_authority
 from tests.cli.commands import Running, run, start
 from tests.hosts import CANARIES, SITES, Hosts, OwnLabels, everything, until
 
@@ -209,7 +209,7 @@ def test_an_expired_certificate_is_refused_by_both_sides(found: Found) -> None:
     blind = (
         "from grandrounds.experiment import consortium\n"
         "consortium.Consortium.check_certificate = lambda self: None\n"
-        "from grandrounds.federation.flower import superlink\n"
+        "from grandrounds.deployment.flower import superlink\n"
         "superlink.SuperLink.open_run = lambda self, keys: __import__('time').sleep(60)\n"
     )
     hosts.running["coordinator"] = start("coordinator", hosts.root, prelude=blind)

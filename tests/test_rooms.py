@@ -13,16 +13,21 @@ import grandrounds
 ROOT = Path(grandrounds.__file__).parent
 ROOMS = (
     "cli",
-    "reproduce",
+    "maps",
+    "papers",
     "reports",
-    "experiment",
+    "deployment",
+    "simulation",
+    "runs",
+    "setup",
+    "config",
     "algorithms",
     "federation",
     "tasks",
     "models",
     "metrics",
     "data",
-    "child",
+    "subprocesses",
     "errors",
 )
 DEPTH = {room: depth for depth, room in enumerate(ROOMS)}
@@ -77,8 +82,8 @@ def test_every_folder_is_a_room() -> None:
 
 def test_the_walk_sees_what_it_must_refuse() -> None:
     assert upward("from grandrounds.algorithms import fedavg", "tasks") == {"algorithms"}
-    assert upward("from grandrounds import cli", "experiment") == {"cli"}
-    assert upward("def f():\n    import grandrounds.experiment.loop", "federation") == {"experiment"}
+    assert upward("from grandrounds import cli", "runs") == {"cli"}
+    assert upward("def f():\n    import grandrounds.runs.loop", "federation") == {"runs"}
     assert upward("from grandrounds.errors import DataError", "data") == set()
     assert unpickles("import pickle") == ["pickle"]
     assert unpickles("import torch\nx = torch.load('a')") == ["torch.load"]

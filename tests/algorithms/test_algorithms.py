@@ -13,14 +13,15 @@ from safetensors.numpy import load_file
 
 import grandrounds
 import grandrounds.algorithms
+from grandrounds import Parameters
+from grandrounds.config.schema import make_config
 from grandrounds.data.formats import read
-from grandrounds.experiment.config import make_config
-from grandrounds.experiment.simulation import prepare
-from grandrounds.federation import ALGORITHMS, Parameters
 from grandrounds.federation.coordinator import Ledger
 from grandrounds.federation.exchange import Ask
+from grandrounds.registry import ALGORITHMS
+from grandrounds.simulation.prepare import prepare
 from tests.conftest import TinyConfig, task_for
-from tests.experiment.crashes import metrics, weights
+from tests.simulation.crashes import metrics, weights
 
 OURS = sorted(name for name, cls in ALGORITHMS.items() if cls.__module__.startswith("grandrounds.algorithms."))
 Runs = Callable[..., Path]
@@ -92,15 +93,15 @@ def test_a_round_of_fedavg_is_the_mean_of_its_sites_by_size(tiny_config: TinyCon
     result = grandrounds.run(content, out=tmp_path / "run")
     config = make_config(content)
     simulation = prepare(config, Path(), tmp_path / "again")
-    host = simulation.host(config, tmp_path / "again", memory=1 << 30)
+    host = simulation.runner(config, tmp_path / "again", memory=1 << 30)
     start = Parameters.of(simulation.model).pack("fp32")
     local, sizes = [], []
-    for name, resident in sorted(simulation.residents.items()):
+    for name, site_data in sorted(simulation.sites.items()):
         ask = Ask(name, "fedavg", {}, "train", 1, 1, (start,), config.digest(), None, "00001.1", Ledger().needed(name))
         packed = host.answer(ask).packed
         assert packed is not None
         local.append(np.concatenate([v.numpy().ravel().copy() for _, v in sorted(packed.tensors.items())]))
-        sizes.append(resident.registration.counts["examples"])
+        sizes.append(site_data.registration.counts["examples"])
     assert sizes == [site["examples"] for site in result["sites"]]
     assert len(set(sizes)) > 1
     expected = np.average(np.stack(local).astype(np.float64), axis=0, weights=sizes)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from grandrounds import Parameters, Registration, Reply
 from grandrounds.algorithms.fedatt import FedAtt, attentive_pull, distance_of
-from grandrounds.federation import Parameters, Registration, Reply
 from grandrounds.federation.training import Training
 
 SHAPES = {"matrix": (4, 3), "bias": (5,), "cube": (2, 3, 2)}

@@ -17,14 +17,14 @@ from torch.utils.checkpoint import checkpoint
 import grandrounds
 from grandrounds.algorithms.fedlcc import PREVIOUS, SEEN, FedLCC, Tally, contrast, drops_out, means, without_dropout
 from grandrounds.algorithms.moon import Moon
+from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
-from grandrounds.experiment.config import make_config
-from grandrounds.experiment.simulation import Simulation, prepare
 from grandrounds.federation.exchange import Answer, Ask
-from grandrounds.federation.host import Host
 from grandrounds.federation.learner import Site
+from grandrounds.federation.runner import SiteRunner
+from grandrounds.simulation.prepare import Simulation, prepare
 from tests.conftest import DOCUMENT_RE, TinyConfig
-from tests.experiment.crashes import PowerCut, Watch, cut, metrics, timeless, weights
+from tests.simulation.crashes import PowerCut, Watch, cut, metrics, timeless, weights
 
 Make = Callable[..., dict[str, Any]]
 
@@ -119,13 +119,13 @@ class At:
     """A site of the toy federation between two rounds: the server's weights loaded, another model kept as its past."""
 
     def __init__(self, simulation: Simulation, previous: dict[str, torch.Tensor] | None) -> None:
-        _, resident = min(simulation.residents.items())
+        _, site_data = min(simulation.sites.items())
         private = {} if previous is None else {PREVIOUS: _flat(previous)}
         nothing: Any = None
         self.site = Site(
-            resident.registration,
-            resident.practice,
-            resident.splits,
+            site_data.registration,
+            site_data.spec,
+            site_data.splits,
             simulation.model,
             dict,
             private,
@@ -135,7 +135,7 @@ class At:
             bytes,
         )
         self.site._fresh = True
-        self.features, self.rows = resident.splits["train"].features, resident.splits["train"].rows
+        self.features, self.rows = site_data.splits["train"].features, site_data.splits["train"].rows
 
 
 def _flat(state: dict[str, torch.Tensor]) -> Any:
@@ -152,7 +152,7 @@ class Contrasted:
         start = simulation.model.state_dict()
         past = {name: value + 0.05 * torch.randn_like(value) for name, value in start.items()}
         self.kind, self.site = kind, At(simulation, past).site
-        self.task, self.model = self.site.practice.task, self.site.model
+        self.task, self.model = self.site.spec.task, self.site.model
         self.there, self.before = self.site.frozen(), self.site.frozen()
         self.before.load_state_dict(past)
 
@@ -386,13 +386,13 @@ def test_the_mean_is_uniform_whatever_the_sizes(content: Make, tmp_path: Path) -
     grandrounds.run(settings, out=tmp_path / "run")
     config = make_config(settings)
     simulation = prepare(config, Path(), tmp_path / "again")
-    host = simulation.host(config, tmp_path / "again", memory=1 << 30)
-    from grandrounds.federation import Parameters
+    host = simulation.runner(config, tmp_path / "again", memory=1 << 30)
+    from grandrounds import Parameters
     from grandrounds.federation.coordinator import Ledger
 
     start = Parameters.of(simulation.model).pack("fp32")
     local = []
-    for name in sorted(simulation.residents):
+    for name in sorted(simulation.sites):
         ask = Ask(name, "fedlcc", {}, "train", 1, 1, (start,), config.digest(), None, "00001.1", Ledger().needed(name))
         packed = host.answer(ask).packed
         assert packed is not None
@@ -409,9 +409,9 @@ def test_killed_within_a_round_and_resumed_each_site_has_the_previous_model_of_t
     """Three sites, four rounds: the cut falls after one or two sites had finished the round, or all of them."""
     settings = content("fedlcc", 4, mu=2.0)
     grandrounds.run(settings, out=tmp_path / "undisturbed")
-    answer, count = Host.answer, 0
+    answer, count = SiteRunner.answer, 0
 
-    def cut(self: Host, ask: Ask) -> Answer:
+    def cut(self: SiteRunner, ask: Ask) -> Answer:
         nonlocal count
         count += ask.method == "train"
         if count > after:
@@ -419,7 +419,7 @@ def test_killed_within_a_round_and_resumed_each_site_has_the_previous_model_of_t
         return answer(self, ask)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Host, "answer", cut)
+        patch.setattr(SiteRunner, "answer", cut)
         with pytest.raises(PowerCut):
             grandrounds.run(settings, out=tmp_path / "cut")
     assert len(metrics(tmp_path / "cut")) == after // 3

@@ -13,19 +13,19 @@ import torch
 from safetensors.torch import load_file
 
 import grandrounds
+from grandrounds import Gradients, Parameters
 from grandrounds.algorithms.fedner import FedNER, shares
+from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
-from grandrounds.experiment.config import make_config
-from grandrounds.experiment.simulation import Simulation, prepare
-from grandrounds.federation import Gradients, Parameters
 from grandrounds.federation.coordinator import Ledger
 from grandrounds.federation.exchange import Answer, Ask
-from grandrounds.federation.host import Host
 from grandrounds.federation.payloads import Packed, unpack
 from grandrounds.federation.rows import Rows, Tables
+from grandrounds.federation.runner import SiteRunner
 from grandrounds.models.taggers import TAGGERS
+from grandrounds.simulation.prepare import Simulation, prepare
 from tests.conftest import TinyConfig
-from tests.experiment.crashes import metrics
+from tests.simulation.crashes import metrics
 
 WHOLE = {"data.public": 0.0, "data.validation": 0.0, "task.dropout": 0.0}
 """60 sentences of the toy corpus, without dropout in the head."""
@@ -43,7 +43,7 @@ class Site:
         self.config = make_config(content)
         self.algorithm = self.config.make_algorithm()
         assert isinstance(self.algorithm, FedNER)
-        self.host: Host = simulation.host(self.config, folder, memory=1 << 30)
+        self.host: SiteRunner = simulation.runner(self.config, folder, memory=1 << 30)
         self.simulation, self.version = simulation, dict[str, str | None]()
 
     def learn(self, name: str, size: int, iteration: int) -> Packed:
@@ -104,7 +104,7 @@ def test_the_gradient_of_all_sites_is_that_of_one_batch(
 ) -> None:
     """Eq. 2 with mean losses, without dropout, and sizes for which the N_i are whole; None: no tagger."""
     simulation, site = sites(tagger, batch=15)
-    counts = {name: resident.registration.counts["examples"] for name, resident in simulation.residents.items()}
+    counts = {name: site_data.registration.counts["examples"] for name, site_data in simulation.sites.items()}
     sizes = shares(counts, 15)
     assert all(15 * counts[name] == size * sum(counts.values()) for name, size in sizes.items())
     taken: list[np.ndarray] = []
@@ -125,8 +125,8 @@ def test_the_gradient_of_all_sites_is_that_of_one_batch(
         whole = {part: rows.whole(simulation.model.get_parameter(part)) for part, rows in reply.rows.items()}
         for parameter, value in {**reply.values, **whole}.items():
             found[parameter] = found.get(parameter, 0) + value.double() * counts[name] / sum(counts.values())
-    features = next(iter(simulation.residents.values())).splits["train"].features
-    model, task = simulation.practice.initial_model(), simulation.practice.task
+    features = next(iter(simulation.sites.values())).splits["train"].features
+    model, task = simulation.spec.initial_model(), simulation.spec.task
     no_dropout(model)
     model.train().zero_grad()
     task.loss(model, features.batch(np.concatenate(taken))).backward()  # type: ignore[no-untyped-call]
@@ -143,16 +143,16 @@ def test_nothing_private_is_in_what_travels(
 ) -> None:
     """Neither by name nor by value, in either direction."""
     sent: list[bytes] = []
-    answer = Host.answer
+    answer = SiteRunner.answer
 
-    def watched(self: Host, ask: Ask) -> Answer:
+    def watched(self: SiteRunner, ask: Ask) -> Answer:
         sent.extend(part.to_bytes() for part in ask.message if isinstance(part, Packed))
         answered = answer(self, ask)
         if answered.packed is not None:
             sent.append(answered.packed.to_bytes())
         return answered
 
-    monkeypatch.setattr(Host, "answer", watched)
+    monkeypatch.setattr(SiteRunner, "answer", watched)
     content = tiny_config(algorithm={"name": "fedner", "iterations": 3}, **{"federation.rounds": 2})
     grandrounds.run(content, out=tmp_path / "run")
     models = {path.parent.name: load_file(path) for path in (tmp_path / "run").glob("models/*/model.safetensors")}
@@ -214,14 +214,14 @@ def test_rows_of_word_vectors_give_the_bits_of_whole_tables(
 def test_a_site_that_starts_with_other_words_refuses_rows(sites: Callable[..., tuple[Simulation, Site]]) -> None:
     simulation, site = sites("cnn_crf")
     name = "words.weight"
-    start = Tables(lambda: {name: simulation.practice.initial_model().state_dict()[name] + 1})
-    model = simulation.practice.initial_model()
+    start = Tables(lambda: {name: simulation.spec.initial_model().state_dict()[name] + 1})
+    model = simulation.spec.initial_model()
     with torch.no_grad():
         model.get_parameter(name)[2:] += 1  # as that start has them: a few rows differ
     shared = Parameters.of(model, site.algorithm.shared, start)
     assert shared.rows[name].index.tolist() == [0, 1]
     with pytest.raises(AssertionError, match=r"refused: this site does not start with the server's 'words\.weight'"):
-        site.send(min(simulation.residents), shared, 4, 0)
+        site.send(min(simulation.sites), shared, 4, 0)
 
 
 def test_parts_are_checked_by_name(tiny_config: TinyConfig, tmp_path: Path) -> None:

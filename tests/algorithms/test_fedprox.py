@@ -14,9 +14,9 @@ from torch import nn
 
 import grandrounds
 from grandrounds.algorithms.fedprox import distance
+from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
-from grandrounds.experiment.config import make_config
-from grandrounds.experiment.simulation import prepare
+from grandrounds.simulation.prepare import prepare
 from tests.conftest import TinyConfig
 
 Run = Callable[..., Path]

@@ -11,18 +11,18 @@ import pytest
 import torch
 
 import grandrounds
+from grandrounds import BagScores, Parameters, Selection, Site, TensorState
 from grandrounds.algorithms.lazy_mil import BEST, LazyMIL, keyed, rounded, two_bytes, winners, zero
+from grandrounds.config.schema import make_config
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
 from grandrounds.errors import ConfigError
-from grandrounds.experiment.config import make_config
-from grandrounds.federation import BagScores, Kept, Parameters, Selection, Site
 from grandrounds.federation.exchange import Ask
-from grandrounds.federation.host import Host
 from grandrounds.federation.learner import Learner
 from grandrounds.federation.payloads import Expected, Packed, unpack
+from grandrounds.federation.runner import SiteRunner
 from grandrounds.tasks.task import NONE
-from tests.experiment.crashes import metrics, weights
+from tests.simulation.crashes import metrics, weights
 
 
 def told(**facts: float) -> BagScores:
@@ -190,7 +190,7 @@ def test_a_site_trains_on_what_it_won_and_on_nothing_else(
 
     def watched(self: Learner, *args: Any, only: Any = None, **options: Any) -> None:
         if isinstance(self, Site):
-            best = Kept()
+            best = TensorState()
             self.recall(BEST, best)
             assert set(only) <= set(best["rows"].tolist())
             trained[self.who, self.round] = [self._split("train").rows[i] for i in only]
@@ -272,7 +272,7 @@ def test_a_random_choice_is_even_over_all_sentences_of_a_fact(
     held: dict[tuple[str, ...], set[int]] = {}
 
     def watched(self: LazyMIL, site: Site, selection: Selection) -> Parameters:
-        best = Kept()
+        best = TensorState()
         site.recall(BEST, best)
         rows, won = site._split("train").rows, set(best["rows"][selection.chosen.bool()].tolist())
         for fact, places in site.facts("train"):
@@ -304,7 +304,7 @@ def test_a_random_choice_is_drawn_anew_each_round_and_by_a_secret(
     found = trained_on(content, tmp_path / "run", monkeypatch)
     assert found[1] != found[2]
     assert trained_on(content, tmp_path / "again", monkeypatch) == found
-    monkeypatch.setattr("grandrounds.federation.host.NO_SECRET", b"another")
+    monkeypatch.setattr("grandrounds.federation.runner.NO_SECRET", b"another")
     assert trained_on(content, tmp_path / "other", monkeypatch) != found
 
 
@@ -352,15 +352,15 @@ Replies = list[tuple[str, str, bytes]]
 def replies(monkeypatch: pytest.MonkeyPatch) -> Replies:
     """All that sites answer, as it travels: site, kind, bytes."""
     seen: Replies = []
-    answer = Host.answer
+    answer = SiteRunner.answer
 
-    def watched(self: Host, ask: Ask) -> Any:
+    def watched(self: SiteRunner, ask: Ask) -> Any:
         answered = answer(self, ask)
         if answered.packed is not None:
             seen.append((ask.site, answered.packed.kind, answered.packed.to_bytes()))
         return answered
 
-    monkeypatch.setattr(Host, "answer", watched)
+    monkeypatch.setattr(SiteRunner, "answer", watched)
     return seen
 
 

@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -25,11 +26,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
+import grandrounds
+
 PRELOADED = (
-    "grandrounds.cli.app",
-    "grandrounds.experiment.consortium",
-    "grandrounds.experiment.rehearsal",
-    "grandrounds.federation.flower.node",
     "click",
     "numpy.random",
     "torch._dynamo",
@@ -130,8 +129,8 @@ def start(*arguments: str | Path, cwd: Path | None = None, prelude: str = "") ->
     scratch = _scratch()
     number = next(NUMBERS)
     stdout, stderr = scratch / f"{number}.out", scratch / f"{number}.err"
-    wish = {"argv": ["grandrounds", *map(str, arguments)], "cwd": str(cwd or scratch), "prelude": prelude}
-    return Running(_ask({**wish, "stdout": str(stdout), "stderr": str(stderr)}), stdout, stderr)
+    request = {"argv": ["grandrounds", *map(str, arguments)], "cwd": str(cwd or scratch), "prelude": prelude}
+    return Running(_ask({**request, "stdout": str(stdout), "stderr": str(stderr)}), stdout, stderr)
 
 
 def run(*arguments: str | Path, cwd: Path | None = None, prelude: str = "") -> Outcome:
@@ -161,32 +160,34 @@ def _server() -> subprocess.Popen[str]:
     return server
 
 
-def _ask(wish: Mapping[str, Any]) -> Any:
+def _ask(request: Mapping[str, Any]) -> Any:
     server = _server()
     assert server.stdin
     assert server.stdout
-    server.stdin.write(json.dumps(wish) + "\n")
+    server.stdin.write(json.dumps(request) + "\n")
     server.stdin.flush()
     return json.loads(server.stdout.readline())
 
 
 def _serve() -> str:
-    """Answer wishes until standard input ends; gives, in a child, the prelude to run before the command."""
-    for name in PRELOADED:
-        importlib.import_module(name)
+    """Answer requests until standard input ends; gives, in a child, the prelude to run before the command."""
+    ours = [module.name for module in pkgutil.walk_packages(grandrounds.__path__, "grandrounds.")]
+    for name in (*ours, *PRELOADED):
+        if not name.endswith("__main__"):
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a child that never looks at these objects need not copy their pages
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
-        wish = json.loads(line)
-        if "wait" in wish:
-            answers.write(json.dumps(_wait(wish["wait"], wish["timeout"])) + "\n")
+        request = json.loads(line)
+        if "wait" in request:
+            answers.write(json.dumps(_wait(request["wait"], request["timeout"])) + "\n")
         elif pid := os.fork():
             answers.write(json.dumps(pid) + "\n")
         else:
             answers.detach()
-            _become(wish)
-            return str(wish["prelude"])
+            _become(request)
+            return str(request["prelude"])
         answers.flush()
     os._exit(0)
 
@@ -202,17 +203,17 @@ def _wait(pid: int, timeout: float) -> int | None:
         time.sleep(0.005)
 
 
-def _become(wish: Mapping[str, Any]) -> None:
+def _become(request: Mapping[str, Any]) -> None:
     os.setsid()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # end with the server, should the tests be cut short
         signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background inherit a deaf ear
-    for number, (path, mode) in enumerate([(os.devnull, "r"), (wish["stdout"], "w"), (wish["stderr"], "w")]):
+    for number, (path, mode) in enumerate([(os.devnull, "r"), (request["stdout"], "w"), (request["stderr"], "w")]):
         with open(path, mode) as file:
             os.dup2(file.fileno(), number)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    os.chdir(wish["cwd"])
-    sys.argv = wish["argv"]
+    os.chdir(request["cwd"])
+    sys.argv = request["argv"]
 
 
 def _run_command(prelude: str) -> NoReturn:

@@ -11,8 +11,12 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 import pytest
+from experiments.differences import arms_of
 
+from grandrounds.cli.search import Choice
 from grandrounds.metrics.outcomes import outcomes_of_run
+from grandrounds.reports.comparison import comparison
+from grandrounds.reports.tables import to_json
 from tests.cli.commands import Outcome, run
 
 ARMS = ["local_only-seed1", "local_only-seed2", "fedavg-seed1", "fedavg-seed2"]
@@ -24,8 +28,8 @@ def compared(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     folder = tmp_path_factory.mktemp("compared")
     run("run", config, "federation.rounds=1", "--out", folder / "fedavg-seed1").good()
     shutil.copy(folder / "fedavg-seed1" / "audit.jsonl", folder / "before.jsonl")
-    wish = ("--algorithms", "local_only,fedavg", "--seeds", "2", "--out", folder, "--json")
-    return folder, run("compare", config, "federation.rounds=1", *wish)
+    wanted = ("--algorithms", "local_only,fedavg", "--seeds", "2", "--out", folder, "--json")
+    return folder, run("compare", config, "federation.rounds=1", *wanted)
 
 
 def _results(folder: Path, algorithm: str) -> list[dict[str, Any]]:
@@ -68,6 +72,35 @@ def test_csv_json_and_report_say_the_same(compared: tuple[Path, Outcome]) -> Non
     assert [row["f1_mean"] for row in rows] == [str(row["f1_mean"]) for row in held["rows"]]
     page = (folder / "report.html").read_text()
     assert all(arm in page for arm in ARMS)
+
+
+def test_every_two_arms_have_their_difference(compared: tuple[Path, Outcome]) -> None:
+    """Here that of the only rival to the baseline, with the signs turned."""
+    folder, outcome = compared
+    ((row,), (found,)) = (
+        [row for row in outcome.json() if row["baseline"]],
+        json.loads((folder / "compare.json").read_text())["differences"],
+    )
+    assert (found["arm"], found["over"]) == (row["baseline"], row["name"])
+    assert (found["value"], found["low"], found["high"], found["p"]) == pytest.approx(
+        (-row["difference"], -row["difference_high"], -row["difference_low"], row["p"])
+    )
+
+
+def test_finished_runs_are_compared_wherever_they_are(compared: tuple[Path, Outcome], tmp_path: Path) -> None:
+    folder, outcome = compared
+    runs = arms_of([f"local_only={folder}/local_only-seed*", f"fedavg={folder}/fedavg-seed2", f"{folder}/fedavg-seed1"])
+    assert [(name, place.name[-1]) for name, place in runs] == [
+        ("local_only", "1"),
+        ("local_only", "2"),
+        ("fedavg", "1"),
+        ("fedavg", "2"),
+    ]
+    rows, content = comparison(runs, "local_only", tmp_path)
+    assert json.loads(to_json(rows)) == outcome.json()
+    assert content["differences"] == json.loads((folder / "compare.json").read_text())["differences"]
+    with pytest.raises(SystemExit, match=r"'fedavg=nowhere' names no run; write NAME=FOLDER"):
+        arms_of(["fedavg=nowhere"])
 
 
 def test_started_again_it_runs_no_finished_arm(compared: tuple[Path, Outcome]) -> None:
@@ -126,8 +159,8 @@ def test_each_run_is_told_with_its_rounds_and_where_it_comes_from(compared: tupl
 
 def test_another_baseline_turns_the_difference_round(compared: tuple[Path, Outcome], config: Path) -> None:
     folder, outcome = compared
-    wish = ("federation.rounds=1", "--algorithms", "local_only,fedavg", "--seeds", "2", "--baseline", "fedavg")
-    told = run("compare", config, *wish, "--out", folder).good().stdout
+    wanted = ("federation.rounds=1", "--algorithms", "local_only,fedavg", "--seeds", "2", "--baseline", "fedavg")
+    told = run("compare", config, *wanted, "--out", folder).good().stdout
     assert "F1 less that of fedavg" in told
     assert "The intervals are over 2 seeds and the units of the test set." in told
     rows = {row["name"]: row for row in json.loads((folder / "compare.json").read_text())["rows"]}
@@ -145,8 +178,8 @@ def test_a_baseline_must_be_an_arm(config: Path, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def searched(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     folder = tmp_path_factory.mktemp("searched") / "search"
-    wish = ("training.learning_rate=1e-6,3e-3", "federation.rounds=2", "--algorithms", "fedavg,local_only")
-    return folder, run("search", config, *wish, "--out", folder, "--json")
+    wanted = ("training.learning_rate=1e-6,3e-3", "federation.rounds=2", "--algorithms", "fedavg,local_only")
+    return folder, run("search", config, *wanted, "--out", folder, "--json")
 
 
 def test_a_search_chooses_for_each_arm_on_validation_and_shows_test_for_the_chosen_only(
@@ -172,8 +205,8 @@ def test_what_a_search_chose_is_what_compare_runs(searched: tuple[Path, Outcome]
     folder, outcome = searched
     chosen = {name: found["best"] for name, found in outcome.json()["arms"].items()}
     assert tomllib.loads((folder / "chosen.toml").read_text()) == {"compare": chosen}
-    wish = ("--settings", folder / "chosen.toml", "--algorithms", "fedavg,local_only", "--out", tmp_path / "c")
-    run("compare", config, "federation.rounds=1", *wish).good()
+    wanted = ("--settings", folder / "chosen.toml", "--algorithms", "fedavg,local_only", "--out", tmp_path / "c")
+    run("compare", config, "federation.rounds=1", *wanted).good()
     for name, best in chosen.items():
         ran = tomllib.loads((tmp_path / "c" / name / "config.toml").read_text())
         assert ran["training"]["learning_rate"] == best["training.learning_rate"]
@@ -202,3 +235,10 @@ def test_a_search_without_validation_data_is_refused(config: Path, tmp_path: Pat
 
 def test_a_search_for_nothing_is_refused(config: Path) -> None:
     assert "training.epochs=1,2" in run("search", config, "training.epochs").complaint()
+
+
+def test_what_a_search_tells_has_no_path_of_the_machine() -> None:
+    found = {"precision": 0.5, "recall": 0.5, "f1": 0.5, "n": 4}
+    setting = {"model.encoder": "/somewhere/minilm", "training.learning_rate": 0.1}
+    told = Choice([(setting, found)], None, []).to_dict()
+    assert told["best"] == told["rows"][0]["setting"] == {"model.encoder": "minilm", "training.learning_rate": 0.1}

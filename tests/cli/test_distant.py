@@ -27,17 +27,17 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_data_distant_writes_instances_and_tells_what_they_are(files: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "deep" / "labelled.jsonl"
-    wish = ("data", "distant", "--kb", files[0], "--corpus", files[1], "--format", "pubtator", "--out", out)
-    told = run(*wish, "--ignore-prefixes", "--json").json()
+    wanted = ("data", "distant", "--kb", files[0], "--corpus", files[1], "--format", "pubtator", "--out", out)
+    told = run(*wanted, "--ignore-prefixes", "--json").json()
     assert (told["instances"], told["relation"], told["bags"]) == (2, {"NA": 1, "treats": 1}, 2)
     assert (told["ids"], told["notes"]) == ("compared without prefixes", {})
     first, second = read("opennre", out).documents
     assert [mention.concept for mention in first.mentions] == ["D1", "D9"]
     assert [second.surface(mention) for mention in second.mentions] == ["Aspirin", "fever"]
-    said = run(*wish, "--ignore-prefixes").good().stdout
+    said = run(*wanted, "--ignore-prefixes").good().stdout
     assert f"2 instances in {out}; ids were compared without prefixes" in said
     assert "relation: treats" in said
-    assert "If only one of them has prefixes" in run(*wish).complaint()
+    assert "If only one of them has prefixes" in run(*wanted).complaint()
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,6 @@ def test_data_distant_writes_instances_and_tells_what_they_are(files: tuple[Path
 def test_data_distant_refuses_in_one_sentence(
     files: tuple[Path, Path], tmp_path: Path, more: tuple[str, ...], said: str
 ) -> None:
-    wish = ("--kb", files[0], "--corpus", files[1], "--format", "pubtator", "--out", tmp_path / "o.jsonl")
-    assert said in run("data", "distant", *wish, *more).complaint()
+    wanted = ("--kb", files[0], "--corpus", files[1], "--format", "pubtator", "--out", tmp_path / "o.jsonl")
+    assert said in run("data", "distant", *wanted, *more).complaint()
     assert not (tmp_path / "o.jsonl").exists()

@@ -16,6 +16,7 @@ COMMANDS = {
     "run": ("Example: grandrounds run", "--resume", "KEY=VALUE"),
     "compare": ("Example: grandrounds compare", "--algorithms", "--seeds"),
     "search": ("Example: grandrounds search", "KEY=A,B"),
+    "map": ("Example: grandrounds map", "--quick", "--redraw", "SYSTEM"),
     "reproduce": ("Example: grandrounds reproduce", "--corpus", "KEY=VALUE"),
     "evaluate": ("Example: grandrounds evaluate", "--format"),
     "extract": ("Example: grandrounds extract", "--threshold"),

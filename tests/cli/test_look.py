@@ -157,11 +157,11 @@ def test_data_check_counts_what_a_run_would_read(corpora: Path) -> None:
 def test_data_commands_take_the_options_of_a_format(tmp_path: Path) -> None:
     file = tmp_path / "chr.pubtator"
     file.write_text("1|t|ab\n1\t0\t1\ta\tChemMet\tX:1|Y:1\n1\t1\t2\tb\tChemMet\tY:2\n1\tReact\tY:2\tX:1|Y:1\n")
-    wish = ("data", "check", file, "--format", "pubtator", "--json")
-    assert 'set the option joined = "same"' in run(*wish).complaint()
-    assert run(*wish, "--option", "joined=same").json()["relations"] == 1
-    assert run(*wish, "--option", "joined").complaint() == "--option takes KEY=VALUE: joined=same"
-    misspelt = run(*wish, "--option", "joint=same").complaint()
+    wanted = ("data", "check", file, "--format", "pubtator", "--json")
+    assert 'set the option joined = "same"' in run(*wanted).complaint()
+    assert run(*wanted, "--option", "joined=same").json()["relations"] == 1
+    assert run(*wanted, "--option", "joined").complaint() == "--option takes KEY=VALUE: joined=same"
+    misspelt = run(*wanted, "--option", "joint=same").complaint()
     assert misspelt == "unknown option of format 'pubtator' 'joint'; did you mean 'joined'?"
 
 
@@ -192,20 +192,20 @@ def test_data_convert_names_the_formats_that_can_be_written(corpora: Path) -> No
 
 
 def test_data_partition_says_who_holds_what(corpora: Path) -> None:
-    wish = ("--scheme", "by", "--by", "hospital", "--json")
-    sites = run("data", "partition", corpora / "train.jsonl", *wish).json()["sites"]
+    wanted = ("--scheme", "by", "--by", "hospital", "--json")
+    sites = run("data", "partition", corpora / "train.jsonl", *wanted).json()["sites"]
     assert [site["name"] for site in sites] == ["charity", "general", "mercy", "university"]
     assert sum(site["documents"] for site in sites) == sum(site["examples"] for site in sites) == 60
     assert sites[0]["labels"] == {"None": 8, "TeRP": 4, "TrIP": 4}
 
 
 def test_data_partition_by_structural_entropy_takes_edges_by_hand(corpora: Path) -> None:
-    wish = ("data", "partition", corpora / "train.jsonl", "--scheme", "structural_entropy", "--unit", "document")
-    dealt = run(*wish, "--entropy", "code", "--edges", "0.5,1000", "--json").json()
+    wanted = ("data", "partition", corpora / "train.jsonl", "--scheme", "structural_entropy", "--unit", "document")
+    dealt = run(*wanted, "--entropy", "code", "--edges", "0.5,1000", "--json").json()
     assert [site["name"] for site in dealt["sites"]] == ["site-02"]
     assert dealt["left_out"] == ["site-01", "site-03"]
-    assert "left out, since they got nothing: site-01, site-03" in run(*wish, "--edges", "0.01,1000").good().stdout
-    assert "--edges takes numbers" in run(*wish, "--edges", "few").complaint()
+    assert "left out, since they got nothing: site-01, site-03" in run(*wanted, "--edges", "0.01,1000").good().stdout
+    assert "--edges takes numbers" in run(*wanted, "--edges", "few").complaint()
 
 
 @pytest.fixture(scope="module")
@@ -231,8 +231,8 @@ def test_data_partition_tells_the_entropy_of_each_site(
     h = [by_matrix(document, listed, reading) for document, listed in zip(documents, pairs, strict=True)]
     edge = (min(h) + max(h)) / 2
     groups = [value for value in h if value < edge], [value for value in h if value >= edge]
-    wish = ("data", "partition", path, "--scheme", "structural_entropy", "--unit", "document", "--entropy", reading)
-    dealt = run(*wish, "--edges", f"{edge},{edge + 100}", "--json", "--plot", tmp_path / "h.svg").json()
+    wanted = ("data", "partition", path, "--scheme", "structural_entropy", "--unit", "document", "--entropy", reading)
+    dealt = run(*wanted, "--edges", f"{edge},{edge + 100}", "--json", "--plot", tmp_path / "h.svg").json()
     assert [site["documents"] for site in dealt["sites"]] == [len(values) for values in groups]
     for site, values in zip(dealt["sites"], groups, strict=True):
         assert site["entropy"] == pytest.approx(
@@ -248,8 +248,8 @@ def test_data_partition_tells_the_entropy_of_each_site(
 def test_data_partition_shows_people_the_entropy_and_the_empty_intervals(
     tangled: tuple[Path, list[Document]], tmp_path: Path
 ) -> None:
-    wish = ("data", "partition", tangled[0], "--scheme", "structural_entropy", "--entropy", "code", "--sites", "5")
-    said = run(*wish, "--picture", tmp_path / "who.html").good().stdout
+    wanted = ("data", "partition", tangled[0], "--scheme", "structural_entropy", "--entropy", "code", "--sites", "5")
+    said = run(*wanted, "--picture", tmp_path / "who.html").good().stdout
     assert "H: mean (range)" in said
     assert "left out, since they got nothing: site-02, site-03, site-04" in said
     page = (tmp_path / "who.html").read_text()
@@ -258,22 +258,22 @@ def test_data_partition_shows_people_the_entropy_and_the_empty_intervals(
 
 
 def test_data_partition_without_entropy_plots_the_documents_alone(corpora: Path, tmp_path: Path) -> None:
-    wish = ("data", "partition", corpora / "train.jsonl", "--scheme", "by", "--by", "hospital")
-    said = run(*wish, "--plot", tmp_path / "who.svg").good().stdout
+    wanted = ("data", "partition", corpora / "train.jsonl", "--scheme", "by", "--by", "hospital")
+    said = run(*wanted, "--plot", tmp_path / "who.svg").good().stdout
     drawn = (tmp_path / "who.svg").read_text()
     assert "entropy" not in drawn
     assert "H: mean" not in said
     assert all(f">{name}</text>" in drawn for name in ("charity", "general", "mercy", "university"))
-    said = run(*wish, "--plot", tmp_path / "who.png").complaint()
+    said = run(*wanted, "--plot", tmp_path / "who.png").complaint()
     assert said == "--plot writes SVG; name a file that ends in .svg, not 'who.png'"
 
 
 def test_data_partition_deals_the_same_to_the_same_seed(corpora: Path, tmp_path: Path) -> None:
     picture = tmp_path / "who.html"
-    wish = ("data", "partition", corpora / "train.jsonl", "--scheme", "dirichlet", "--sites", "3", "--alpha", "0.3")
-    one = run(*wish, "--json", "--picture", picture).json()
-    other = run(*wish, "--json").json()
-    third = run(*wish, "--json", "--seed", "2").json()
+    wanted = ("data", "partition", corpora / "train.jsonl", "--scheme", "dirichlet", "--sites", "3", "--alpha", "0.3")
+    one = run(*wanted, "--json", "--picture", picture).json()
+    other = run(*wanted, "--json").json()
+    third = run(*wanted, "--json", "--seed", "2").json()
     assert one == other != third
     assert "<svg" in picture.read_text()
 

@@ -11,8 +11,8 @@ import pytest
 import tomli_w
 from rich.console import Console
 
-from grandrounds.cli.console import score_table
-from grandrounds.experiment.loop import summary
+from grandrounds.cli.scores import score_table
+from grandrounds.runs.loop import summary
 from tests.cli.commands import Outcome, run
 from tests.reports.fixture_runs import ranked, score
 
@@ -81,9 +81,9 @@ def test_arms_are_compared_by_auc_those_of_sites_alone_too(bags: Path, tmp_path:
 
 
 def test_a_search_chooses_by_auc_and_says_so(bags: Path, tmp_path: Path) -> None:
-    wish = ("search", bags, "training.learning_rate=0.0001,0.3", "--out", tmp_path)
-    told = run(*wish).good().stdout
-    found = run(*wish, "--json").json()["arms"]["lazy_mil"]  # the same runs, finished
+    wanted = ("search", bags, "training.learning_rate=0.0001,0.3", "--out", tmp_path)
+    told = run(*wanted).good().stdout
+    found = run(*wanted, "--json").json()["arms"]["lazy_mil"]  # the same runs, finished
     results = [json.loads((tmp_path / f"lazy_mil-{i:03d}" / "result.json").read_text()) for i in (1, 2)]
     best = max(results, key=lambda result: result["validation"]["auc"])
     assert found["criterion"] == "auc"

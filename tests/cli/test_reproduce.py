@@ -84,11 +84,11 @@ def test_fedner_s_platforms_that_need_access_are_named(tmp_path: Path) -> None:
 def test_a_stopped_reproduction_says_that_the_same_command_goes_on(tmp_path: Path) -> None:
     prelude = f"""
 import pathlib, time
-from grandrounds.cli import reproduce
+from grandrounds.simulation import sweep
 def wait(*_):
     pathlib.Path({str(tmp_path / "begun")!r}).touch()
     time.sleep(60)
-reproduce.run_arms = wait
+many.run_arms = wait
 """
     command = ("reproduce", "feded", "table7", *SMALL, "--out", tmp_path / "out")
     running = start(*command, prelude=prelude)

@@ -44,10 +44,6 @@ def test_from_notes_to_a_vocabulary(site: Path) -> None:
     assert about["pieces"] == len(pieces) <= 100
     assert pieces[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     assert {"fever", "pain"} <= set(pieces)
-    both = (site / "vocab.txt", site / "vocab.txt", site / "notes", "--format", "text", "--json")
-    compared = run("vocabulary", "compare", *both).json()
-    assert compared["in_common"] == 1.0
-    assert 1 <= compared["vocabularies"][0]["pieces_per_word"] < 3
 
 
 def test_whole_words_are_counted_and_merged_for_the_encoder_words(site: Path) -> None:
@@ -108,24 +104,6 @@ def test_what_was_counted_can_be_looked_through(site: Path) -> None:
     table = run("vocabulary", "show", out).good().stdout
     cells = [tuple(cell.strip() for cell in line.split("│")[1:3]) for line in table.splitlines()]
     assert {("fever", "6"), ("[", "3"), ("/", "3"), ("]", "3")} <= set(cells)
-
-
-def test_a_cased_vocabulary_cuts_cased_text_and_special_pieces_are_not_in_common(site: Path) -> None:
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    (site / "cased.txt").write_text("\n".join([*special, "Fever", "again", "pain"]) + "\n")
-    (site / "lower.txt").write_text("\n".join([*special, "fever", "again", "pain"]) + "\n")
-    (site / "note.txt").write_text("Fever again Pain fever")
-    both = (site / "cased.txt", site / "lower.txt", site / "note.txt", "--format", "text", "--json")
-    compared = run("vocabulary", "compare", *both).json()
-    assert compared["in_common"] == 2 / 3
-    assert [row["unknown_words"] for row in compared["vocabularies"]] == [0.5, 0.0]
-    assert [row["pieces"] for row in compared["vocabularies"]] == [3, 3]
-
-
-def test_a_vocabulary_without_pieces_is_refused(site: Path) -> None:
-    (site / "empty.txt").write_text("\n")
-    both = (site / "empty.txt", site / "empty.txt", site / "notes", "--format", "text")
-    assert "is no vocabulary: it must have a word piece a line" in run("vocabulary", "compare", *both).complaint()
 
 
 def test_what_is_no_count_is_said(site: Path) -> None:

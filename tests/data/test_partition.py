@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from grandrounds.data.partition import SCHEMES, Deal, Partition, Unit, partition, scheme, share
+from grandrounds.data.partition import SCHEMES, Partition, Partitioning, Unit, partition, scheme, share
 from grandrounds.errors import ConfigError, DataError
 
 
@@ -173,7 +173,7 @@ def test_two_units_of_one_id_are_refused() -> None:
 
 def test_a_further_scheme_is_added_by_registering(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grandrounds.data.partition.SCHEMES", dict(SCHEMES))
-    scheme("all_to_one", "sites")(lambda units, wish: Deal({wish.site_names()[0]: range(len(units))}))
+    scheme("all_to_one", "sites")(lambda units, wanted: Partitioning({wanted.site_names()[0]: range(len(units))}))
     assert partition(two_labels(4), "all_to_one", sites=1, seed=1).sites == {"site-01": (0, 1, 2, 3)}
 
 
@@ -213,10 +213,16 @@ def test_a_share_hangs_on_seed_and_purpose_alone() -> None:
     assert share(units, 0.0, 1, "public") == ((), tuple(units))
 
 
-@pytest.mark.parametrize(("fraction", "count"), [(1.0, 10), (-0.1, 10), (0.1, 3), (0.9, 1)])
+@pytest.mark.parametrize(("fraction", "count"), [(1.0, 10), (-0.1, 10), (0.1, 1), (0.9, 1)])
 def test_a_share_that_leaves_nothing_is_refused(fraction: float, count: int) -> None:
     with pytest.raises(ConfigError, match="public share"):
         share(two_labels(count), fraction, 1, "public")
+
+
+@pytest.mark.parametrize(("fraction", "taken"), [(0.1, 1), (0.9, 2)])
+def test_of_three_units_a_share_takes_one_at_least_and_leaves_one(fraction: float, taken: int) -> None:
+    some, rest = share(two_labels(3), fraction, 1, "public")
+    assert (len(some), len(rest)) == (taken, 3 - taken)
 
 
 def test_ten_thousand_sites_and_a_hundred_thousand_units_take_seconds() -> None:

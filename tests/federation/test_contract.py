@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import grandrounds
-from grandrounds.experiment import loop
-from grandrounds.federation import ALGORITHMS
 from grandrounds.federation.audit import verify
+from grandrounds.registry import ALGORITHMS
+from grandrounds.simulation import run as simulation
 from tests.conftest import TinyConfig
-from tests.experiment.crashes import cut, metrics, timeless, weights
 from tests.federation import toy
+from tests.simulation.crashes import cut, metrics, timeless, weights
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def test_private_state_lives_on_and_read_only_asks_leave_it_alone(undisturbed: P
 
 
 def test_workers_give_the_same_bits(tiny_config: TinyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "worker_host", toy.toy_worker_host)
+    monkeypatch.setattr(simulation, "worker_runner", toy.toy_worker_host)
     for workers in (1, 2):
         short = config(tiny_config, workers=workers, **{"federation.rounds": 2})
         grandrounds.run(short, out=tmp_path / str(workers))

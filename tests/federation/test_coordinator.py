@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import torch
 
+from grandrounds import Algorithm, Cohort, Done, Parameters, Scores, Server, Site, on_site
 from grandrounds.errors import ConfigError
-from grandrounds.federation import ALGORITHMS, Algorithm, Cohort, Done, Parameters, Scores, Server, Site, on_site
 from grandrounds.federation.audit import Audit, verify
 from grandrounds.federation.contract import Registration, algorithm, make_algorithm, site_method
 from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger, RoundCohort, weight
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Expected, Packed
+from grandrounds.registry import ALGORITHMS
 
 SIZES = {"c": 3, "a": 1, "b": 2}
 SITES = [Registration(name, {"examples": size}, ("None",), {"w": (2,)}) for name, size in SIZES.items()]
@@ -274,7 +275,6 @@ def test_a_message_can_call_marked_methods_only(tmp_path: Path) -> None:
 
 
 def test_an_unknown_algorithm_or_option_suggests_the_nearest() -> None:
-    import grandrounds.algorithms  # noqa: F401
 
     with pytest.raises(ConfigError, match="unknown algorithm 'fedavgg'; did you mean 'fedavg'"):
         make_algorithm("fedavgg", {})

@@ -28,6 +28,7 @@ from grandrounds.federation.payloads import (
     Parameters,
     Payload,
     PayloadError,
+    PredictedLabels,
     Predictions,
     PublicSet,
     Scores,
@@ -47,6 +48,7 @@ PAYLOADS: dict[str, Payload] = {
     "parameters": Parameters(WEIGHTS),
     "gradients": Gradients({name: value for name, value in WEIGHTS.items() if name != "count"}),
     "predictions": Predictions(PROBABILITIES, "probabilities", "d1"),
+    "predicted_labels": PredictedLabels(torch.tensor([1, 0, 1]), 2, "d1"),
     "scores": Scores({'tp/Tr"IP': 3.0, "fn/Fieber über 39°": 0.125, "n": 10.0}),
     "done": Done(),
     "label_counts": LabelCounts(torch.tensor([5, 0])),
@@ -247,6 +249,52 @@ def test_another_form_or_number_of_rows_and_classes_is_refused() -> None:
 def test_predictions_of_another_type_are_refused(name: str, dtype: torch.dtype) -> None:
     one_hot = torch.tensor([[1, 0], [0, 1], [1, 0]]).to(dtype)
     refused(Packed("predictions", {"public": "d1"}, {name: one_hot}), "type")
+
+
+# Labels alone
+
+
+def labels(values: Any, public: str = "d1", name: str = "y") -> Packed:
+    return Packed("predicted_labels", {"public": public}, {name: torch.as_tensor(values)})
+
+
+def test_a_predicted_label_is_a_byte_and_a_vote_for_its_class() -> None:
+    packed = PredictedLabels(torch.tensor([2, 0, 255]), 256, "d").pack("fp32")
+    assert packed.tensors["y"].tolist() == [[2], [0], [255]]
+    found = unpack(packed, Expected(classes=256, public=(3, "d")))
+    assert isinstance(found, PredictedLabels)
+    assert found.values.tolist() == [2, 0, 255]
+    votes = PredictedLabels(torch.tensor([2, 0]), 3, "d").votes()
+    assert votes.tolist() == [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+
+
+def test_from_257_classes_on_a_predicted_label_is_two_bytes() -> None:
+    packed = PredictedLabels(torch.tensor([256, 3]), 257, "d").pack("fp32")
+    assert packed.tensors["y"].tolist() == [[0, 1], [3, 0]]
+    found = unpack(packed, Expected(classes=257, public=(2, "d")))
+    assert isinstance(found, PredictedLabels)
+    assert found.values.tolist() == [256, 3]
+
+
+def test_predicted_labels_that_are_mostly_one_class_take_less_than_a_byte_each() -> None:
+    sent = PredictedLabels((torch.arange(1000) % 50 == 0).long() * 3, 9, "d")
+    packed = sent.pack("fp32")
+    assert packed.nbytes == len(packed.to_bytes()) < 250
+    found = unpack(Packed.from_bytes(packed.to_bytes()), Expected(classes=9, public=(1000, "d")))
+    assert isinstance(found, PredictedLabels)
+    assert torch.equal(found.values, sent.values)
+
+
+def test_predicted_labels_that_do_not_fit_are_refused() -> None:
+    good = [[1], [0], [1]]
+    unpack(labels(torch.tensor(good).byte()), EXPECTED)
+    refused(labels(torch.tensor(good).byte(), public="d2"), "about version d2 of the public set, the server's is d1")
+    refused(labels(torch.tensor([[1], [2], [0]]).byte()), "not one of the 2 classes")
+    refused(labels(torch.tensor(good[:2]).byte()), r"shape \(2, 1\)")
+    refused(labels(torch.tensor(good)), "are bytes")
+    refused(labels(torch.tensor(good).byte(), name="p"), "named 'y'")
+    for sent in (b"", b"garbage", zlib.compress(bytes(5)), zlib.compress(bytes(10**6))[:-4]):
+        refused(labels(torch.tensor(list(sent), dtype=torch.uint8)), "inflate")
 
 
 # Eight bits

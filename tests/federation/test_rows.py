@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from grandrounds.federation import Reply, mean
+from grandrounds import Reply, mean
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.payloads import Expected, Gradients, Packed, Parameters, PayloadError, unpack
 from grandrounds.federation.rows import Rows, Tables, rows_of, sparse_gradients, table_names

@@ -13,15 +13,15 @@ import torch
 from torch import nn
 
 import grandrounds
+from grandrounds.config.schema import make_config
 from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError
-from grandrounds.experiment.config import make_config
-from grandrounds.federation.learner import Practice, Server, Split
+from grandrounds.federation.learner import LearnerSpec, Server, Split
 from grandrounds.federation.training import Training, make_optimizer, step
 from grandrounds.models.encoder import Encoder, Size
 from grandrounds.tasks.masked_lm import MaskedLM, MaskedLMOptions
 from tests.conftest import TinyConfig
-from tests.experiment.crashes import cut, weights
+from tests.simulation.crashes import cut, weights
 
 RATE = 0.1
 
@@ -61,8 +61,8 @@ def learner(training: Training, server: Training | None = None, rounds: int = 4)
     text = "Fever and cough since Monday."
     encoder = Encoder.new(Size(layers=1, width=8, heads=2, pieces=100, dropout=0.0), [text], None)
     features = task.features(task.examples([Document("1", text)])[0], encoder)
-    practice = Practice(task, encoder, training, server or training, rounds, 1, torch.device("cpu"))
-    return Server(practice, {"train": Split(features, np.arange(len(features.documents)))}, practice.initial_model())
+    spec = LearnerSpec(task, encoder, training, server or training, rounds, 1, torch.device("cpu"))
+    return Server(spec, {"train": Split(features, np.arange(len(features.documents)))}, spec.initial_model())
 
 
 def moved_by(act: Callable[[], None], model: nn.Module) -> float:

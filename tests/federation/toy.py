@@ -10,22 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from grandrounds.experiment.loop import worker_host
-from grandrounds.federation import (
-    Algorithm,
-    Cohort,
-    Done,
-    Parameters,
-    Predictions,
-    Scores,
-    Server,
-    Site,
-    algorithm,
-    mean,
-    on_site,
-)
-from grandrounds.federation.host import Host
+from grandrounds import Algorithm, Cohort, Done, Parameters, Predictions, Scores, Server, Site, algorithm, mean, on_site
 from grandrounds.federation.policy import RefusalError
+from grandrounds.federation.runner import SiteRunner
+from grandrounds.simulation.run import worker_runner
 from grandrounds.tasks.task import Counts
 
 
@@ -72,7 +60,7 @@ class Toy(Algorithm):
         own = torch.optim.SGD(site.model.head.parameters(), lr=0.1, momentum=0.9)
         site.recall("momentum", own)
         site.model.zero_grad(set_to_none=True)
-        site.practice.task.loss(site.model, site.minibatch(4, step)).backward()
+        site.spec.task.loss(site.model, site.minibatch(4, step)).backward()
         own.step()
         site.keep("momentum", own)
         values = {name: torch.zeros_like(value) for name, value in before.items()}
@@ -120,6 +108,6 @@ def distillation(teacher: Tensor) -> Any:
     return loss
 
 
-def toy_worker_host(content: dict[str, Any], base: Path, out: Path) -> Host:
+def toy_worker_host(content: dict[str, Any], base: Path, out: Path) -> SiteRunner:
     """A worker that has imported this file, and so knows the algorithm."""
-    return worker_host(content, base, out)
+    return worker_runner(content, base, out)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from grandrounds.experiment.config import Config, make_config
-from grandrounds.experiment.simulation import prepare
+from grandrounds.config.schema import Config, make_config
 from grandrounds.maps.declaration import Arm, Map
+from grandrounds.simulation.prepare import prepare
 
 SYSTEMS = ("fedlcc", "fedner", "fedbert")
 

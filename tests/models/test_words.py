@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError, DataError
-from grandrounds.experiment.config import make_config
-from grandrounds.experiment.simulation import prepare
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.word_pieces import SPECIAL, count_strings
 from grandrounds.models.words import read_vectors, word_tokenizer, words_of
+from grandrounds.simulation.prepare import prepare
 from tests.conftest import DISTANT_RE, TinyConfig
 
 VECTORS = {"the": [0.5, -1.0, 2.0], "eased": [1.0, 0.25, -3.0], "naïve": [4.0, 5.0, 6.0]}
@@ -105,9 +105,9 @@ def test_a_run_takes_the_vectors_words_or_the_publics(tiny_config: TinyConfig, t
     for vocabulary in (None, "public"):
         content = tiny_config(task=DISTANT_RE, model={**model, **({"vocabulary": vocabulary} if vocabulary else {})})
         made = prepare(make_config(content), tmp_path, tmp_path / str(vocabulary))
-        words[vocabulary] = set(made.practice.encoder.tokenizer.get_vocab())
+        words[vocabulary] = set(made.spec.encoder.tokenizer.get_vocab())
         weight = made.model.encoder.embeddings.weight  # type: ignore[union-attr]
-        row = made.practice.encoder.tokenizer.get_vocab()["the"]
+        row = made.spec.encoder.tokenizer.get_vocab()["the"]
         assert weight[row].tolist() == VECTORS["the"]  # type: ignore[index]
     assert words["public"] & {"naïve", "showed"} == {"showed"}
     assert words[None] & {"eased", "showed"} == {"eased"}
@@ -120,13 +120,13 @@ def test_words_of_the_sites_are_those_that_enough_of_a_site_s_documents_have(
     model = {"encoder": "words", "vectors": str(tmp_path / "v"), "vocabulary": "sites", "vocabulary_documents": 4}
     content = tiny_config(task={"name": "ner"}, model=model)
     made = prepare(make_config(content), tmp_path, tmp_path / "run")
-    place = made.practice.encoder.tokenizer.get_vocab()
+    place = made.spec.encoder.tokenizer.get_vocab()
     assert "the" in place
     assert made.model.words.weight[place["the"]].tolist() == VECTORS["the"]  # type: ignore[union-attr,index]
     listed = (tmp_path / "run" / "vocabulary" / "pieces.txt").read_text().split()
     assert set(listed) | set(SPECIAL) == set(place)
     few = prepare(make_config(content, {"model.vocabulary_documents": 1}), tmp_path, tmp_path / "one")
-    more = few.practice.encoder.tokenizer.get_vocab()
+    more = few.spec.encoder.tokenizer.get_vocab()
     assert place.keys() < more.keys()
     # A word begins with the same vector, whatever else is known.
     ours, theirs = (one.model.words.weight for one in (made, few))  # type: ignore[union-attr]

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-import grandrounds.algorithms  # noqa: F401  registers them
-from grandrounds.federation import ALGORITHMS
+from grandrounds.deployment.keys import issue_certificate
 from grandrounds.federation.audit import compare, verify
-from grandrounds.federation.keys import issue_certificate
+from grandrounds.registry import ALGORITHMS
 from tests.cli.commands import start
 from tests.conftest import task_for
 from tests.hosts import SITES, Hosts, until
@@ -150,7 +149,7 @@ def test_twenty_five_strangers_of_each_kind(found: Callable[..., Hosts], how: st
         prelude = (
             "from grandrounds.experiment import consortium\n"
             "consortium.Consortium.check_certificate = lambda self: None\n"
-            "from grandrounds.federation.flower import superlink\n"
+            "from grandrounds.deployment.flower import superlink\n"
             "superlink.SuperLink.open_run = lambda self, keys: __import__('time').sleep(600)\n"
         )
     coordinator = start("coordinator", hosts.root, prelude=prelude)

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from grandrounds.experiment.loop import run as run_config
-from grandrounds.experiment.many import Arm
-from grandrounds.experiment.simulation import prepare
-from grandrounds.reproduce import fedbert, fedds, fedlcc, fedner
-from grandrounds.reproduce.corpora import BAGS, CORPORA, DOCUMENTS
-from grandrounds.reproduce.fedbert_stages import STAGES
-from grandrounds.reproduce.feded import PAPER, numbers
-from grandrounds.reproduce.paper import PaperTable
-from grandrounds.reproduce.platforms import AT_HAND, PLATFORMS
-from grandrounds.reproduce.protocol import Study, reproduce
-from grandrounds.reproduce.wish import Wish
+from grandrounds.papers import fedbert, fedds, fedlcc, fedner
+from grandrounds.papers.corpora import BAGS, CORPORA, DOCUMENTS
+from grandrounds.papers.fedbert_stages import STAGES
+from grandrounds.papers.feded import PAPER, numbers
+from grandrounds.papers.options import ReproduceOptions
+from grandrounds.papers.paper import PaperTable
+from grandrounds.papers.platforms import AT_HAND, PLATFORMS
+from grandrounds.papers.protocol import Study, reproduce
+from grandrounds.simulation.prepare import prepare
+from grandrounds.simulation.run import run_config
+from grandrounds.simulation.sweep import Arm
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("GRANDROUNDS_DATA", ROOT.parent / "shared" / "data"))
@@ -87,8 +87,10 @@ def test_a_target_runs_on_the_nearest_corpus(name: str, out: Path) -> None:
     chosen = None if own else "eu-adr"  # the smallest
     if chosen and CORPORA[chosen].missing(DATA):
         pytest.skip(str(CORPORA[chosen].missing(DATA)))
-    wish = Wish(out / "feded", DATA, chosen, str(ENCODER), rounds=1, target_f1=0.5, cells=1, overrides=SHRUNK)
-    check(reproduce(PAPER, name, wish, here), out / "feded")
+    options = ReproduceOptions(
+        out / "feded", DATA, chosen, str(ENCODER), rounds=1, target_f1=0.5, cells=1, overrides=SHRUNK
+    )
+    check(reproduce(PAPER, name, options, here), out / "feded")
 
 
 def test_the_corpora_are_nearly_of_the_size_that_the_paper_says(out: Path) -> None:
@@ -96,7 +98,7 @@ def test_the_corpora_are_nearly_of_the_size_that_the_paper_says(out: Path) -> No
     own = [name for name in ("gad", "eu-adr") if CORPORA[name].missing(DATA) is None]
     if not own:
         pytest.skip("neither GAD nor EU-ADR is in the data folder")
-    table = reproduce(PAPER, "table1", Wish(out / "sizes", DATA), lambda arms, base: None)
+    table = reproduce(PAPER, "table1", ReproduceOptions(out / "sizes", DATA), lambda arms, base: None)
     found = {row.name: [cell.middle for cell in row.cells] for row in table.rows}
     for name in own:
         printed = numbers()["table1"][name]
@@ -110,8 +112,10 @@ def test_a_target_of_documents_runs_on_the_nearest_corpus(name: str, out: Path) 
     chosen = None if own else DOCUMENTS[wanted[0]].nearest
     if chosen and DOCUMENTS[chosen].missing(DATA):
         pytest.skip(str(DOCUMENTS[chosen].missing(DATA)))
-    wish = Wish(out / "fedlcc", DATA, chosen, "tiny", rounds=1, target_f1=0.2, cells=1, overrides=OF_DOCUMENTS)
-    check(reproduce(fedlcc.PAPER, name, wish, here), out / "fedlcc")
+    options = ReproduceOptions(
+        out / "fedlcc", DATA, chosen, "tiny", rounds=1, target_f1=0.2, cells=1, overrides=OF_DOCUMENTS
+    )
+    check(reproduce(fedlcc.PAPER, name, options, here), out / "fedlcc")
 
 
 @pytest.mark.parametrize("name", fedds.PAPER.targets)
@@ -120,8 +124,8 @@ def test_a_target_of_bags_runs_on_the_nearest_corpus(name: str, out: Path) -> No
     chosen = BAGS[wanted].nearest  # the paper's own are too large to be shrunk
     if missing := BAGS[chosen].missing(DATA):
         pytest.skip(missing)
-    wish = Wish(out / "fedds", DATA, chosen, rounds=1, cells=1, overrides=OF_BAGS)
-    check(reproduce(fedds.PAPER, name, wish, here), out / "fedds")
+    options = ReproduceOptions(out / "fedds", DATA, chosen, rounds=1, cells=1, overrides=OF_BAGS)
+    check(reproduce(fedds.PAPER, name, options, here), out / "fedds")
 
 
 @pytest.fixture
@@ -134,13 +138,13 @@ def platforms() -> None:
 @pytest.mark.parametrize("name", fedner.PAPER.targets)
 def test_a_target_of_platforms_runs_on_the_nearest_corpora(name: str, out: Path) -> None:
     language, cells = str(ENCODER) if ENCODER.is_dir() else None, 1 if name == "figure4" else 2
-    wish = Wish(out / "fedner", DATA, AT_HAND, language, rounds=1, cells=cells, overrides=OF_PLATFORMS)
-    check(reproduce(fedner.PAPER, name, wish, here), out / "fedner")
+    options = ReproduceOptions(out / "fedner", DATA, AT_HAND, language, rounds=1, cells=cells, overrides=OF_PLATFORMS)
+    check(reproduce(fedner.PAPER, name, options, here), out / "fedner")
 
 
 @pytest.mark.usefixtures("platforms")
 def test_the_ade_corpus_has_nearly_the_entities_that_the_paper_says(tmp_path: Path) -> None:
-    table = reproduce(fedner.PAPER, "table1", Wish(tmp_path, DATA, AT_HAND), here)
+    table = reproduce(fedner.PAPER, "table1", ReproduceOptions(tmp_path, DATA, AT_HAND), here)
     sentences, types, _, entities = next(row.cells for row in table.rows if row.name == "ADE corpus")
     assert types.middle == types.paper == 3
     assert entities.middle == pytest.approx(entities.paper, abs=5)
@@ -152,17 +156,17 @@ def test_the_ade_corpus_has_nearly_the_entities_that_the_paper_says(tmp_path: Pa
 def test_a_target_of_two_stages_runs_on_the_nearest_corpora(name: str, out: Path) -> None:
     if missing := STAGES["cdr"].missing(DATA):
         pytest.skip(missing)
-    wish = Wish(out / "fedbert", DATA, "cdr", rounds=1, cells=2, overrides=OF_STAGES)
-    check(reproduce(fedbert.PAPER, name, wish, here), out / "fedbert")
+    options = ReproduceOptions(out / "fedbert", DATA, "cdr", rounds=1, cells=2, overrides=OF_STAGES)
+    check(reproduce(fedbert.PAPER, name, options, here), out / "fedbert")
 
 
 def test_a_fifth_of_gids_s_pairs_is_tested_on(tmp_path: Path) -> None:
     if missing := BAGS["gids"].missing(DATA):
         pytest.skip(missing)
-    wish = Wish(tmp_path, DATA, "gids")
-    ready = prepare(Study(fedds.PAPER, "table2", wish, here).config("gids"), DATA, tmp_path)
+    options = ReproduceOptions(tmp_path, DATA, "gids")
+    ready = prepare(Study(fedds.PAPER, "table2", options, here).config("gids"), DATA, tmp_path)
     found: dict[str, set[int]] = {}
-    for part, split in [*ready.splits.items(), *((name, r.splits["train"]) for name, r in ready.residents.items())]:
+    for part, split in [*ready.splits.items(), *((name, r.splits["train"]) for name, r in ready.sites.items())]:
         features: Any = split.features
         found[part] = set(features.pairs[split.rows].tolist())
     assert len(found["test"]) == 216  # of 1,082
@@ -177,7 +181,7 @@ def cdr() -> None:
 
 @pytest.mark.usefixtures("cdr")
 def test_cdr_has_the_documents_and_pairs_that_the_paper_says(out: Path) -> None:
-    table = reproduce(fedlcc.PAPER, "table1", Wish(out / "pairs", DATA, "cdr"), here)
+    table = reproduce(fedlcc.PAPER, "table1", ReproduceOptions(out / "pairs", DATA, "cdr"), here)
     cells = [cell for row in table.rows if row.section == "CDR" for cell in row.cells]
     assert [cell.middle for cell in cells] == [cell.paper for cell in cells]
     assert [cell.middle for cell in cells[3:6]] == [1038, 1012, 1066]
@@ -195,7 +199,7 @@ def test_cdr_has_the_documents_and_pairs_that_the_paper_says(out: Path) -> None:
     ],
 )
 def test_cdr_s_documents_by_structural_entropy(overrides: dict[str, object], documents: list[int], out: Path) -> None:
-    table = reproduce(fedlcc.PAPER, "figure2", Wish(out / "sites", DATA, "cdr", overrides=overrides), here)
+    table = reproduce(fedlcc.PAPER, "figure2", ReproduceOptions(out / "sites", DATA, "cdr", overrides=overrides), here)
     assert [row.cells[0].middle for row in table.rows] == documents
     assert table.figure is not None
     assert "CDR" in table.figure

@@ -21,7 +21,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    ("entropy", "low", "high", "wish", "sizes"),
+    ("entropy", "low", "high", "wanted", "sizes"),
     [
         (
             "code",
@@ -33,12 +33,12 @@ pytestmark = [
         ("paper", "0.937156", "2.431470", {"sites": 10}, [1, 6, 14, 21, 78, 129, 124, 76, 38, 13]),
     ],
 )
-def test_cdr_over_ten_sites(entropy: str, low: str, high: str, wish: dict[str, object], sizes: list[int]):
+def test_cdr_over_ten_sites(entropy: str, low: str, high: str, wanted: dict[str, object], sizes: list[int]):
     documents = read("eog", CDR).documents
     h = entropies(documents, entropy)
     assert (f"{min(h):.6f}", f"{max(h):.6f}") == (low, high)
     units = [Unit(str(i), "", {}, (i,), (document,)) for i, document in enumerate(documents)]
-    dealt = partition(units, "structural_entropy", seed=1, entropy=entropy, **wish)  # type: ignore[arg-type]
+    dealt = partition(units, "structural_entropy", seed=1, entropy=entropy, **wanted)  # type: ignore[arg-type]
     assert [len(held) for held in dealt.sites.values()] == sizes
     assert dealt.left_out == ()
     rows = dealt.table([("",)] * len(documents), [document.id for document in documents])

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from grandrounds.metrics.outcomes import OUTCOMES, Outcomes, Record, digest_of, to_bytes
 from grandrounds.metrics.significance import resample
-from grandrounds.reports.evidence import remarks, with_evidence
+from grandrounds.reports.evidence import Evidence, remarks, with_evidence
 from grandrounds.reports.tables import ComparisonRow, comparison_rows, differences, rich_table
 from tests.reports.test_tables import result
 
@@ -41,7 +41,7 @@ def judged(tmp_path: Path) -> list[ComparisonRow]:
     arms = {"fedavg": FAIR, "feded": GOOD, "again": FAIR}
     folders = {name: [leave(tmp_path / name, Record("server", "test", outcomes(rows)))] for name, rows in arms.items()}
     rows = comparison_rows([result(name, 1, f1(rows), rounds=5, best_round=3) for name, rows in arms.items()])
-    return with_evidence(rows, folders, "fedavg")
+    return with_evidence(rows, Evidence.of(folders), "fedavg")
 
 
 def row_of(rows: Sequence[ComparisonRow], name: str) -> ComparisonRow:
@@ -94,14 +94,15 @@ def test_arms_on_other_units_are_not_paired_and_that_is_said(tmp_path: Path) -> 
     shared = leave(tmp_path / "fedavg", Record("server", "test", outcomes(FAIR)))
     own = [Record(site, "test", outcomes(GOOD[::2], site)) for site in ("east", "west")]
     folders = {"fedavg": [shared], "fedner": [leave(tmp_path / "fedner", *own)]}
-    rows = with_evidence(comparison_rows([result("fedavg", 1, 0.5), result("fedner", 1, 0.8)]), folders, "fedavg")
+    rows = comparison_rows([result("fedavg", 1, 0.5), result("fedner", 1, 0.8)])
+    rows = with_evidence(rows, Evidence.of(folders), "fedavg")
     assert row_of(rows, "fedner").same_units is False
     assert "fedner and fedavg were not tested on the same units, so their draws are not paired." in remarks(rows, 1)
 
 
 def test_an_arm_without_outcomes_has_no_interval_and_the_others_have(tmp_path: Path) -> None:
     folders = {"old": [tmp_path / "old"], "new": [leave(tmp_path / "new", Record("server", "test", outcomes(FAIR)))]}
-    rows = with_evidence(comparison_rows([result("old", 1, 0.5), result("new", 1, 0.8)]), folders, "old")
+    rows = with_evidence(comparison_rows([result("old", 1, 0.5), result("new", 1, 0.8)]), Evidence.of(folders), "old")
     assert row_of(rows, "old").low is None
     assert row_of(rows, "new").low is not None
     assert row_of(rows, "new").difference is None

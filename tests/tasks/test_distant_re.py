@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import grandrounds
+from grandrounds.config.schema import make_config
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats.pair_sentence import End, pair_document
 from grandrounds.data.synthetic.bags import synthesize_bags
 from grandrounds.errors import ConfigError, DataError
-from grandrounds.experiment.config import make_config
-from grandrounds.experiment.simulation import prepare
 from grandrounds.federation.learner import Split
 from grandrounds.models.encoder import Encoder
+from grandrounds.simulation.prepare import prepare
 from grandrounds.tasks.distant_re import NOT_ONE_PAIR, DistantRE, DistantREOptions
 from grandrounds.tasks.sentence_re import SentenceRE, SentenceREOptions
 from tests.conftest import DISTANT_RE, TinyConfig, corpus
@@ -91,7 +91,7 @@ def test_shares_of_train_tear_no_pair_apart_and_sites_do(tmp_path: Path) -> None
     def pairs(split: Split) -> set[int]:
         return set(split.features.pairs[split.rows].tolist())  # type: ignore[attr-defined]
 
-    sites = [pairs(resident.splits["train"]) for resident in ready.residents.values()]
+    sites = [pairs(site_data.splits["train"]) for site_data in ready.sites.values()]
     served = {part: pairs(split) for part, split in ready.splits.items()}
     assert {part: len(held) for part, held in served.items()} == {"public": 8, "validation": 16, "test": 16}
     assert sum(map(len, served.values())) + len(set.union(*sites)) == 80

@@ -15,16 +15,16 @@ from seqeval.metrics import f1_score
 from seqeval.scheme import IOB2
 
 import grandrounds
+from grandrounds.config.schema import make_config
 from grandrounds.data.documents import Document, Mention, Span
 from grandrounds.data.formats import read
 from grandrounds.data.formats import write as store
 from grandrounds.data.pairs import PAIRS
+from grandrounds.deployment.terms import write_terms
 from grandrounds.errors import ConfigError, DataError
-from grandrounds.experiment.config import make_config
-from grandrounds.experiment.simulation import prepare
-from grandrounds.experiment.terms import write_terms
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.taggers import TAGGERS
+from grandrounds.simulation.prepare import prepare
 from grandrounds.tasks.batching import predict_logits
 from grandrounds.tasks.ner import MERGED, NER, OTHER_TYPES, NEROptions
 from grandrounds.tasks.ner_features import LONGEST_WORD, spell, vector_finder
@@ -413,11 +413,11 @@ def test_terms_between_hosts_carry_the_language_model_and_not_its_path(
     content = ner_config(tiny_config, **{"task.language": "models"})  # relative to the config
     ready = prepare(make_config(content), tmp_path, tmp_path)
     content["task"]["language"] = str(tmp_path / "models")
-    terms = write_terms(tmp_path / "terms", make_config(content), ready.practice, (0, ""))
+    terms = write_terms(tmp_path / "terms", make_config(content), ready.spec, (0, ""))
     assert str(tmp_path) not in (tmp_path / "terms" / "federation.toml").read_text()
     (tmp_path / "models").unlink()
     examples, _ = terms.task.examples(corpus(4))
-    here, there = (task.features(examples, terms.encoder).batch([0, 3]) for task in (ready.practice.task, terms.task))
+    here, there = (task.features(examples, terms.encoder).batch([0, 3]) for task in (ready.spec.task, terms.task))
     assert torch.equal(here.language, there.language)  # type: ignore[attr-defined]
 
 
@@ -456,10 +456,10 @@ def test_corpora_of_every_kind_are_read(format: str, tiny_config: TinyConfig, tm
             store(format, documents, file)
             content["data"] |= {"train": str(file), "test": str(file)}
     ready = prepare(make_config(content), tmp_path, tmp_path)
-    labels = ready.practice.task.labels
+    labels = ready.spec.task.labels
     assert len(labels) > 1
-    batch: Any = next(iter(ready.residents.values())).splits["train"].features.batch([0])
-    assert ready.practice.task.loss(ready.model, batch).isfinite()
+    batch: Any = next(iter(ready.sites.values())).splits["train"].features.batch([0])
+    assert ready.spec.task.loss(ready.model, batch).isfinite()
 
 
 # Extraction

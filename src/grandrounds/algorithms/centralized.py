@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from grandrounds import algorithm
 from grandrounds.algorithms.fedavg import FedAvg
-from grandrounds.federation import algorithm
 
 
 @algorithm("centralized")

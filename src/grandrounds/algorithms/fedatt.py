@@ -13,8 +13,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from grandrounds import Cohort, Parameters, Reply, Server, algorithm
 from grandrounds.algorithms.fedavg import FedAvg
-from grandrounds.federation import Cohort, Parameters, Reply, Server, algorithm
 
 
 @algorithm("fedatt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from grandrounds.federation import Algorithm, Cohort, Parameters, Server, Site, algorithm, mean, on_site
+from grandrounds import Algorithm, Cohort, Parameters, Server, Site, algorithm, mean, on_site
 
 
 @algorithm("fedavg")

@@ -1,5 +1,6 @@
 """Federated ensemble distillation (Sui et al., EMNLP 2020, Algorithm 1): sites upload what they predict on the
-server's public set, and the server distils the ensemble's average into its own model.
+server's public set, and the server distils the ensemble's average into its own model. Rows without a label
+(data.unlabelled) have no part in the cross-entropy.
 
 Eq. 3  Site.train        Eq. 4  soften        Eq. 5  mean_vote, counted_vote, average_robust        Eq. 6  distillation
 """
@@ -15,24 +16,27 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from grandrounds.errors import ConfigError
-from grandrounds.federation import (
+from grandrounds import (
     Algorithm,
     Cohort,
-    Kept,
     LabelCounts,
     Parameters,
+    PredictedLabels,
     Predictions,
     Reply,
     Server,
     Site,
+    TensorState,
     algorithm,
     on_site,
 )
-from grandrounds.federation.eight_bits import Form
+from grandrounds.errors import ConfigError
 from grandrounds.federation.learner import Loss
 from grandrounds.federation.payloads import Compression
+from grandrounds.federation.quantize import Form
+from grandrounds.tasks.task import NO_CLASS
 
+Replies = Iterator[Reply[Predictions]] | Iterator[Reply[PredictedLabels]]
 LAST = "ensemble"  # the server's memory of its last average
 
 
@@ -53,6 +57,9 @@ class FedED(Algorithm):
     """Soften the student like the teacher, and scale KL by the temperature squared (Hinton et al., 2015); Eq. 6 does
     not."""
     hard_labels: bool = True
+    upload: Literal["predictions", "labels"] = "predictions"
+    """What sites send: a distribution over the classes for each sentence, or a class alone, of which the server takes
+    the shares of the votes."""
     download: Literal["parameters", "predictions"] = "parameters"
     """What sites get: the student, or the ensemble's last average, which they distil into models of their own."""
     vote: Literal["equal", "counts", "confidence"] = "equal"
@@ -68,6 +75,15 @@ class FedED(Algorithm):
             raise ConfigError("a robust average counts every site alike: leave algorithm.vote = 'equal' with it")
         if self.weight is not None and not self.hard_labels:
             raise ConfigError("algorithm.weight is the teacher's against the labels, and algorithm.hard_labels is off")
+        if self.upload == "labels" and self.average != "probabilities":
+            raise ConfigError(
+                "algorithm.upload = 'labels' sends votes, which have no logits: set algorithm.average = 'probabilities'"
+            )
+        if self.upload == "labels" and self.vote != "equal":
+            raise ConfigError(
+                f"algorithm.vote = '{self.vote}' needs probabilities, and algorithm.upload = 'labels' sends none: "
+                "leave algorithm.vote = 'equal'"
+            )
 
     def shared(self, name: str) -> bool:
         return self.download == "parameters"
@@ -76,27 +92,31 @@ class FedED(Algorithm):
         return ("fp32", "fp16", "int8")
 
     def start(self, server: Server, cohort: Cohort) -> None:
-        server.state[LAST] = Kept()
+        server.state[LAST] = TensorState()
 
     def round(self, server: Server, cohort: Cohort) -> None:
         seen = {r.site.site: r.payload for r in cohort.ask(self.count)} if self.vote == "counts" else {}
-        last = cast(Kept, server.state[LAST])
+        last = cast(TensorState, server.state[LAST])
         replies = self._ask(server, cohort, last)
         if self.vote == "counts":
-            z = counted_vote((r.payload.to("log_probabilities").values, _told(r, seen)) for r in replies)
+            z = counted_vote((answers(r.payload, "log_probabilities"), _told(r, seen)) for r in replies)
             z = z if self._form == "log_probabilities" else z.exp()
         elif self.average_robust == "off":
-            z = mean_vote((r.payload.to(self._form).values, self._say(r)) for r in replies)
+            z = mean_vote((answers(r.payload, self._form), self._say(r)) for r in replies)
         else:
             share = self.trim if self.average_robust == "trimmed" else 0.5
-            z = average_robust([r.payload.to(self._form).values.clone() for r in replies], share)
+            z = average_robust([answers(r.payload, self._form).clone() for r in replies], share)
         last["z"] = on_simplex(z, self._form)
         server.train("public", loss=self._loss(last["z"], self.hard_labels))
 
-    def _ask(self, server: Server, cohort: Cohort, last: Kept) -> Iterator[Reply[Predictions]]:
+    def _ask(self, server: Server, cohort: Cohort, last: TensorState) -> Replies:
+        labels = self.upload == "labels"
         if self.download == "parameters":
-            return cohort.ask(self.train_and_predict, Parameters.of(server.model))
+            student = Parameters.of(server.model)
+            return cohort.ask(self.train_and_label, student) if labels else cohort.ask(self.train_and_predict, student)
         ensemble = [Predictions(z, self._form, server.digest("public")) for z in last.values()]
+        if labels:
+            return cohort.ask(self.train_own_and_label, *ensemble)
         return cohort.ask(self.train_own_and_predict, *ensemble)
 
     @on_site
@@ -106,14 +126,28 @@ class FedED(Algorithm):
         return site.predict("public", self._form)
 
     @on_site
+    def train_and_label(self, site: Site, parameters: Parameters) -> PredictedLabels:
+        site.load(parameters)
+        site.train()
+        return site.predict_labels("public")
+
+    @on_site
     def train_own_and_predict(self, site: Site, *ensemble: Predictions) -> Predictions:
+        self._train_own(site, ensemble)
+        return site.predict("public", self._form)
+
+    @on_site
+    def train_own_and_label(self, site: Site, *ensemble: Predictions) -> PredictedLabels:
+        self._train_own(site, ensemble)
+        return site.predict_labels("public")
+
+    def _train_own(self, site: Site, ensemble: Sequence[Predictions]) -> None:
         """The site's own model first follows the ensemble's last average (there is none in round 1)."""
         site.recall("model", site.model)
         for last in ensemble:  # the labels are the server's: sites get the sentences alone
-            site.train("public", loss=self._loss(last.values, hard_labels=False), epochs=site.practice.server.epochs)
+            site.train("public", loss=self._loss(last.values, hard_labels=False), epochs=site.spec.server.epochs)
         site.train()
         site.keep("model", site.model)
-        return site.predict("public", self._form)
 
     @on_site
     def count(self, site: Site) -> LabelCounts:
@@ -128,10 +162,15 @@ class FedED(Algorithm):
         weight = self.weight if hard_labels else 1.0
         return distillation(soften(z, self.temperature), student, weight)
 
-    def _say(self, reply: Reply[Predictions]) -> Tensor:
+    def _say(self, reply: Reply[Predictions] | Reply[PredictedLabels]) -> Tensor:
         if self.vote == "confidence":
-            return reply.weight * confidence(reply.payload.to("probabilities").values)
+            return reply.weight * confidence(answers(reply.payload, "probabilities"))
         return torch.tensor([reply.weight])
+
+
+def answers(payload: Predictions | PredictedLabels, form: Form) -> Tensor:
+    """[rows, classes] of what a site sent; a label is a vote, all for its class."""
+    return payload.votes() if isinstance(payload, PredictedLabels) else payload.to(form).values
 
 
 def soften(z: Tensor, temperature: float) -> Tensor:
@@ -166,7 +205,8 @@ def on_simplex(z: Tensor, form: Form) -> Tensor:
 
 
 def distillation(teacher: Tensor, temperature: float = 1.0, weight: float | None = None) -> Loss:
-    """Eq. 6: CE + KL(q || p), or (1 - w) CE + w t^2 KL(q || p) with the student softened by t."""
+    """Eq. 6: CE + KL(q || p), or (1 - w) CE + w t^2 KL(q || p) with the student softened by t. KL is a mean over the
+    batch, CE one over those of its rows that have a label, and 0 where none has."""
 
     def loss(model: nn.Module, batch: Any) -> Tensor:
         logits = model(batch)
@@ -175,7 +215,8 @@ def distillation(teacher: Tensor, temperature: float = 1.0, weight: float | None
         kl = temperature**2 * F.kl_div(p, q, reduction="batchmean")
         if weight == 1:
             return kl
-        ce = F.cross_entropy(logits, batch.labels)
+        labelled = (batch.labels != NO_CLASS).sum().clamp(min=1)
+        ce: Tensor = F.cross_entropy(logits, batch.labels, ignore_index=NO_CLASS, reduction="sum") / labelled
         return ce + kl if weight is None else (1 - weight) * ce + weight * kl
 
     return loss
@@ -207,9 +248,9 @@ def class_say(counts: Tensor) -> Tensor:
     return counts.double() / (counts.double() + 20)
 
 
-def _told(reply: Reply[Predictions], seen: Mapping[str, LabelCounts]) -> Tensor:
+def _told(reply: Reply[Predictions] | Reply[PredictedLabels], seen: Mapping[str, LabelCounts]) -> Tensor:
     """Who won't tell counts as having seen a little of every class."""
-    classes = reply.payload.values.shape[1]
+    classes = len(reply.site.labels)
     return seen[reply.site.site].values if reply.site.site in seen else torch.full((classes,), 20)
 
 

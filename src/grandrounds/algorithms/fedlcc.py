@@ -16,8 +16,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from grandrounds import Cohort, Parameters, Scores, Server, Site, TensorState, algorithm, on_site
 from grandrounds.algorithms.fedavg import FedAvg
-from grandrounds.federation import Cohort, Kept, Parameters, Scores, Server, Site, algorithm, on_site
 from grandrounds.federation.learner import Loss
 from grandrounds.tasks.task import Reading
 
@@ -66,7 +66,7 @@ class FedLCC(FedAvg):
         """
         if not self.mu or not site.holds(PREVIOUS):
             return None
-        task, previous = site.practice.task, site.frozen()
+        task, previous = site.spec.task, site.frozen()
         site.recall(PREVIOUS, previous)
 
         def view(model: nn.Module, batch: Any) -> Tensor:
@@ -149,13 +149,15 @@ class Tally:
             self.batches += 1
             self.gradient_share += pull / (pull + task)
 
-    def kept(self, round: int) -> Kept:
-        return Kept(round=torch.tensor(round), sums=torch.tensor(list(asdict(self).values()), dtype=torch.float64))
+    def kept(self, round: int) -> TensorState:
+        return TensorState(
+            round=torch.tensor(round), sums=torch.tensor(list(asdict(self).values()), dtype=torch.float64)
+        )
 
     @classmethod
     def recalled(cls, site: Site) -> dict[str, float]:
         """What the site kept in this round; zeros where it did not train in it."""
-        kept, names = Kept(), asdict(cls())
+        kept, names = TensorState(), asdict(cls())
         if not site.recall(SEEN, kept) or int(kept["round"]) != site.round:
             return names
         return dict(zip(names, kept["sums"].tolist(), strict=True))

@@ -17,21 +17,21 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from grandrounds.errors import ConfigError, unknown
-from grandrounds.federation import (
+from grandrounds import (
     Algorithm,
     Cohort,
     Done,
     Gradients,
-    Kept,
     Parameters,
     Scores,
     Server,
     Site,
+    TensorState,
     algorithm,
     mean,
     on_site,
 )
+from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.rows import Rows, sparse_gradients
 from grandrounds.tasks.task import Counts
 
@@ -109,7 +109,7 @@ class FedNER(Algorithm):
         if optimizer is not None:
             site.step(optimizer, (iteration + 1) / self.iterations)
             site.keep(OPTIMIZER, optimizer)
-            site.keep(PRIVATE, Kept(**Parameters.of(site.model, self._private).values))
+            site.keep(PRIVATE, TensorState(**Parameters.of(site.model, self._private).values))
         return gradients
 
     def evaluate(self, server: Server, everyone: Cohort, split: str) -> Mapping[str, Counts]:
@@ -132,7 +132,7 @@ class FedNER(Algorithm):
 
     def _put_together(self, site: Site, shared: Parameters) -> None:
         """The shared layers and the site's own; before its first step, those that it started with."""
-        own = Kept()
+        own = TensorState()
         site.recall(PRIVATE, own)
         site.load(replace(shared, values={**shared.values, **own}))
 

@@ -12,8 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from grandrounds import Parameters, Site, algorithm, on_site
 from grandrounds.algorithms.fedavg import FedAvg
-from grandrounds.federation import Parameters, Site, algorithm, on_site
 
 
 @algorithm("fedprox")
@@ -24,7 +24,7 @@ class FedProx(FedAvg):
     @on_site
     def train(self, site: Site, parameters: Parameters) -> Parameters:
         site.load(parameters)
-        task, start = site.practice.task, parameters.values
+        task, start = site.spec.task, parameters.values
 
         def held(model: nn.Module, batch: Any) -> Tensor:
             return task.loss(model, batch) + self.mu / 2 * distance(model, start)

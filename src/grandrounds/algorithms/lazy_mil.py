@@ -21,15 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from grandrounds.federation import (
+from grandrounds import (
     Algorithm,
     BagScores,
     Cohort,
-    Kept,
     Parameters,
     Selection,
     Server,
     Site,
+    TensorState,
     algorithm,
     mean,
     on_site,
@@ -61,14 +61,14 @@ class LazyMIL(Algorithm):
     def score(self, site: Site, parameters: Parameters) -> BagScores:
         """Eq. 2 for each fact of the site; the site keeps which sentence it was."""
         site.load(parameters)
-        sure = self.sureness(site)
+        sure = self.confidence(site)
         chosen = {fact: rows[sure[rows].argmax()] for fact, rows in site.facts("train")}
         own = [row for fact, row in chosen.items() if not self.agrees(fact)]
         best = {keyed(site.secret, fact): row for fact, row in chosen.items() if self.agrees(fact)}
         rows = np.array([row for _, row in sorted(best.items())], dtype=np.int64)
         digests = np.frombuffer(b"".join(sorted(best)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
         site.keep(GLOBAL, site.model)
-        site.keep(BEST, Kept(rows=torch.from_numpy(rows), own=torch.tensor(own, dtype=torch.int64)))
+        site.keep(BEST, TensorState(rows=torch.from_numpy(rows), own=torch.tensor(own, dtype=torch.int64)))
         zeros = np.array([zero(site.secret, digest, site.round) for digest in sorted(best)], dtype=np.int64)
         return BagScores(torch.from_numpy(digests.copy()), two_bytes(rounded(sure[rows]) + zeros))
 
@@ -76,20 +76,20 @@ class LazyMIL(Algorithm):
         _, relation, _ = fact
         return self.na == "agree" or relation != NONE
 
-    def sureness(self, site: Site) -> NDArray[np.float32]:
+    def confidence(self, site: Site) -> NDArray[np.float32]:
         """How much there is to be said for each sentence. To choose any, an even draw for each: the largest of all is
         each one's with equal chance, wherever it is, and what sites tell looks the same. The secret is in the draw, or
         the server could repeat it."""
         if self.choose == "random":
             draw = site.seeded("choice", site.secret.hex())
             return torch.rand(sum(len(rows) for _, rows in site.facts("train")), generator=draw).numpy()
-        return site.infer("train", site.practice.task.sureness).values[:, 0].numpy()
+        return site.infer("train", site.spec.task.confidence).values[:, 0].numpy()
 
     @on_site
     def train(self, site: Site, selection: Selection) -> Parameters:
         """Eq. 3 on the sentences that won, and the site's own of facts that nobody agrees on; a site that has none
         gives back what it got."""
-        best = Kept()
+        best = TensorState()
         site.recall(GLOBAL, site.model)
         site.recall(BEST, best)
         site.train(only=[*best["rows"][selection.chosen.bool()].tolist(), *best["own"].tolist()])

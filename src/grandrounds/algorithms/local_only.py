@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from grandrounds.federation import Algorithm, Cohort, Done, Scores, Server, Site, algorithm, on_site
+from grandrounds import Algorithm, Cohort, Done, Scores, Server, Site, algorithm, on_site
 from grandrounds.tasks.task import Counts
 
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from grandrounds import algorithm
 from grandrounds.algorithms.fedlcc import FedLCC
-from grandrounds.federation import algorithm
 from grandrounds.tasks.task import Reading
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from grandrounds.federation import Algorithm, Cohort, Server, algorithm
+from grandrounds import Algorithm, Cohort, Server, algorithm
 
 
 @algorithm("validation_only")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 GOES_ON = {
     **dict.fromkeys(("run", "coordinator"), "the same command with --resume goes on"),
-    **dict.fromkeys(("compare", "search", "reproduce", "demo"), "the same command goes on"),
+    **dict.fromkeys(("compare", "search", "reproduce", "demo", "map"), "the same command goes on"),
 }
 """What to do about a command that was stopped."""
 

@@ -16,6 +16,7 @@ from grandrounds.cli import (
     evaluate,
     extract,
     federation,
+    map,
     report,
     reproduce,
     run,
@@ -28,7 +29,7 @@ app = typer.Typer(
     help="Federated information extraction from medical text: the notes stay at each hospital, the model learns "
     "from all. Begin with: grandrounds demo",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
@@ -37,6 +38,7 @@ app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("search")(search.search)
 app.command("reproduce")(reproduce.reproduce)
+app.command("map")(map.map)
 app.command("evaluate")(evaluate.evaluate)
 app.command("extract")(extract.extract)
 app.command("attention")(attention.attention)

@@ -10,9 +10,6 @@ import typer
 
 from grandrounds.cli.console import out
 from grandrounds.errors import GrandRoundsError
-from grandrounds.federation.audit import compare as compare_logs
-from grandrounds.federation.audit import head_of
-from grandrounds.federation.audit import verify as verify_chain
 
 app = typer.Typer(help="The log of what travelled.", no_args_is_help=True)
 
@@ -30,6 +27,9 @@ def verify(
     ] = None,
 ) -> None:
     """Check that no line of an audit log was edited, deleted, moved or cut off."""
+    from grandrounds.federation.audit import head_of
+    from grandrounds.federation.audit import verify as verify_chain
+
     log = run / "audit.jsonl" if run.is_dir() else run
     result = log.parent / "result.json"
     if head is None and result.exists():
@@ -48,6 +48,8 @@ def compare(
     name: Annotated[str, typer.Option("--site", help="The site's name.")],
 ) -> None:
     """Check that both sides logged the same payloads between them, byte for byte by their digests."""
+    from grandrounds.federation.audit import compare as compare_logs
+
     ours, theirs = (path / "audit.jsonl" if path.is_dir() else path for path in (coordinator, site))
     found = compare_logs(ours, theirs, name)
     out.print(

@@ -1,31 +1,22 @@
-"""`grandrounds compare`: algorithms on equal ground."""
+"""`grandrounds compare`: algorithms on equal setup."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from grandrounds.cli.console import LiveArms, out
-from grandrounds.cli.run import ConfigPath, DataOption, JsonOption
+from grandrounds.cli.options import ConfigPath, DataOption, ImportOption, JsonOption, ProcessesOption
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.experiment.config import Config, load_config, read_settings
-from grandrounds.experiment.many import Arm, arms_of, run_arms
-from grandrounds.experiment.provenance import provenance
-from grandrounds.federation.contract import ALGORITHMS
-from grandrounds.metrics.outcomes import OUTCOMES
-from grandrounds.metrics.score import Score
-from grandrounds.reports.evidence import remarks, with_evidence
-from grandrounds.reports.report import write_report
-from grandrounds.reports.runs import Result
-from grandrounds.reports.tables import ComparisonRow, comparison_rows, differences, rich_table, to_csv, to_json, words
+from grandrounds.registry import ALGORITHMS
 
-ProcessesOption = Annotated[
-    int, typer.Option("--processes", help="Runs at a time, each in a process of its own.", min=1)
-]
+if TYPE_CHECKING:
+    from grandrounds.config.schema import Config
+    from grandrounds.reports.tables import ComparisonRow
+    from grandrounds.simulation.sweep import Arm
 
 
 def compare(
@@ -50,6 +41,7 @@ def compare(
     ),
     processes: ProcessesOption = 1,
     data: DataOption = None,
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare algorithms on one config: scores and differences with 95% intervals, beside the steps, examples and bytes
@@ -57,7 +49,11 @@ def compare(
 
     Example: `grandrounds compare experiments/synthetic.toml --algorithms local_only,fedavg,fedatt --seeds 3`
     """
-    loaded = load_config(config, overrides or [])
+    from grandrounds.config.schema import load_config, read_settings
+    from grandrounds.reports.tables import to_json, words
+    from grandrounds.simulation.sweep import arms_of
+
+    loaded = load_config(config, overrides or [], imports or [])
     if settings is not None:
         loaded = read_settings(loaded, settings)
     names = arm_names(algorithms)
@@ -74,6 +70,9 @@ def compare(
 
 
 def show(rows: Sequence[ComparisonRow], title: str, seeds: int) -> None:
+    from grandrounds.reports.evidence import remarks
+    from grandrounds.reports.tables import differences, rich_table
+
     out.print(rich_table(rows, title))
     if (table := differences(rows)) is not None:
         out.print(table)
@@ -97,58 +96,10 @@ def check_arms(config: Config, names: Sequence[str]) -> None:
 def compare_arms(
     arms: Sequence[Arm], base: Path, processes: int, folder: Path, baseline: str | None = None
 ) -> list[ComparisonRow]:
-    """The arms' rows, in the files of the folder too; the baseline is the first arm unless another is named."""
+    """Run the arms and write the comparison; the baseline is the first arm unless another is named."""
+    from grandrounds.reports.comparison import write_comparison
+    from grandrounds.simulation.sweep import run_arms
+
     with LiveArms(arms) as live:
-        results = run_arms(arms, base, processes, live)
-    names = [arm.name for arm in arms]
-    rows = comparison_rows([Result.model_validate(result) for result in results], names)
-    folders = {name: [arm.folder for arm in arms if arm.name == name] for name in names}
-    rows = with_evidence(rows, folders, baseline or names[0])
-    (folder / "compare.csv").write_text(to_csv(rows), encoding="utf-8")
-    content = {
-        **provenance(),
-        "rows": json.loads(to_json(rows)),
-        "remarks": list(remarks(rows, len(folders[names[0]]))),
-        "runs": [_brief(arm, result, folder) for arm, result in zip(arms, results, strict=True)],
-    }
-    (folder / "compare.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    write_report([arm.folder for arm in arms], folder / "report.html")
-    return rows
-
-
-def _brief(arm: Arm, result: dict[str, Any], folder: Path) -> dict[str, Any]:
-    kept = (
-        "algorithm",
-        "seed",
-        "rounds",
-        "best_round",
-        "selected_by",
-        "validation",
-        "test",
-        "seconds",
-        "steps",
-        "examples",
-        "bytes_up",
-        "bytes_down",
-        "bytes_up_per_site_round",
-        "bytes_down_per_site_round",
-        "peak_memory_mb",
-        "commit",
-    )
-    outcomes = arm.folder / OUTCOMES
-    return {
-        "name": arm.name,
-        **{key: result.get(key) for key in kept},
-        "history": _history(arm),
-        "outcomes": str(outcomes.relative_to(folder)) if outcomes.exists() else None,
-    }
-
-
-def _history(arm: Arm) -> list[dict[str, float | None]]:
-    """By round what the run is judged by on validation data, where it was measured."""
-    lines = [json.loads(line) for line in (arm.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [
-        {"round": line["round"], "validation": Score.model_validate(line["validation"]).headline.value}
-        for line in lines
-        if "validation" in line
-    ]
+        run_arms(arms, base, processes, live)
+    return write_comparison([(arm.name, arm.folder) for arm in arms], baseline or arms[0].name, folder)

@@ -6,17 +6,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from grandrounds.experiment.ground import Ground
-from grandrounds.experiment.many import Arm
-from grandrounds.metrics.score import DECIDED_TOLD, Score
-from grandrounds.reports.wording import plural
-from grandrounds.reports.wording import score as figure
+if TYPE_CHECKING:
+    from grandrounds.setup.server import ServerSetup
+    from grandrounds.simulation.sweep import Arm
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -92,14 +89,14 @@ class Live:
     def say(self, sentence: str) -> None:
         err.print(f"  {_escaped(sentence)}", soft_wrap=True)
 
-    def started(self, ground: Ground, rounds: int, done: int) -> None:
+    def started(self, setup: ServerSetup, rounds: int, done: int) -> None:
         if not self._quiet:
-            held = sum(row.examples for row in ground.table)
-            served = ", ".join(f"{name} {len(split)} rows" for name, split in ground.splits.items())
-            self.say(f"{len(ground.table)} sites with {held} examples; the server holds {served}")
-            show_notes(ground.notes)
-            if ground.left_out:
-                self.say(f"left out, since they got nothing: {', '.join(ground.left_out[:10])}")
+            held = sum(row.examples for row in setup.table)
+            served = ", ".join(f"{name} {len(split)} rows" for name, split in setup.splits.items())
+            self.say(f"{len(setup.table)} sites with {held} examples; the server holds {served}")
+            show_notes(setup.notes)
+            if setup.left_out:
+                self.say(f"left out, since they got nothing: {', '.join(setup.left_out[:10])}")
             if done:
                 self.say(f"going on after round {done}")
         self._bars.remove_task(self._preparing)
@@ -113,7 +110,9 @@ class Live:
         self._bars.advance(self._sites)
 
     def finished_round(self, metrics: Mapping[str, Any]) -> None:
-        word = "  ".join(_brief(split, metrics[split]) for split in ("validation", "test") if split in metrics)
+        from grandrounds.cli.scores import brief
+
+        word = "  ".join(brief(split, metrics[split]) for split in ("validation", "test") if split in metrics)
         self._bars.update(self._rounds, completed=metrics["round"], word=word)
         for site, reason in metrics["lost"].items():
             self.say(f"round {metrics['round']}: {site} {reason}")
@@ -151,92 +150,31 @@ class LiveArms:
                 err.print(f"  {arm.folder.name}: done", soft_wrap=True)
 
 
+class LiveRuns:
+    """Many short runs: one bar for all; without a terminal, a line for each that is done."""
+
+    def __init__(self, what: str, arms: Sequence[Arm]) -> None:
+        self._bars, self._left = bars(), {arm.folder: arm for arm in arms}
+        self._task = self._bars.add_task(what, total=len(arms), word="")
+
+    def __enter__(self) -> LiveRuns:
+        if err.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._bars.stop()
+
+    def __call__(self, arms: Sequence[Arm]) -> None:
+        done = [arm for arm in self._left.values() if (arm.folder / "result.json").exists()]
+        for arm in done:
+            del self._left[arm.folder]
+            name = f"{arm.folder.parent.name}/{arm.folder.name}"
+            self._bars.update(self._task, completed=len(arms) - len(self._left), word=name)
+            if not err.is_terminal:
+                err.print(f"  {name}: done, {len(arms) - len(self._left)} of {len(arms)}", soft_wrap=True)
+
+
 def _planned(arm: Arm) -> int:
     """Of the run that has finished: one that is being prolonged has not."""
     return int(json.loads((arm.folder / "result.json").read_text(encoding="utf-8"))["rounds_planned"])
-
-
-CLASSES_SHOWN = 20
-FURTHER = {
-    "f1_within": "pairs within a sentence",
-    "f1_across": "pairs across sentences",
-    "ign_f1": "without facts of training (Ign-F1)",
-}
-
-
-LANGUAGE = {
-    "perplexity": "perplexity",
-    "accuracy": "masked word pieces found",
-    "next_loss": "loss of next-sentence prediction",
-    "next_accuracy": "second segments told apart",
-}
-
-
-def _brief(split: str, score: Mapping[str, Any]) -> str:
-    headline = Score.model_validate(score).headline
-    return f"{split} {headline.word} {headline.value:.3f}"
-
-
-def score_table(title: str, score: Mapping[str, Any]) -> Table:
-    """A score with its classes, or with what its ranking comes to, and the trivial baseline beside it."""
-    read = Score.model_validate(score)
-    if read.loss is not None:
-        return _by_loss(title, read)
-    return _by_class(title, score) if read.auc is None else _by_rank(title, read)
-
-
-def _by_loss(title: str, score: Score) -> Table:
-    table = Table(title=title, caption=plural(score.n or 0, "masked word piece"))
-    table.add_column("figure")
-    table.add_column("value", justify="right")
-    spread = "" if score.loss_std is None else f" ± {score.loss_std:.3f}"
-    table.add_row("loss, nats a masked word piece", f"{figure(score.loss)}{spread}", style="bold")
-    further = {name: value for name, value in score.further().items() if name in LANGUAGE}
-    for name, value in {"perplexity": score.perplexity, "accuracy": score.accuracy, **further}.items():
-        table.add_row(LANGUAGE[name], figure(value))
-    return table
-
-
-def _by_rank(title: str, score: Score) -> Table:
-    size = ", ".join(plural(number, thing) for thing, number in score.size.items())
-    table = Table(title=title, caption=size or None)
-    for name in ("answers", "precision", "recall", "F1", "AUC"):
-        table.add_column(name, justify="left" if name == "answers" else "right")
-    headline = score.headline
-    (judged, value), *others = score.areas().items()
-    spread = "" if headline.std is None else f" ± {headline.std:.3f}"
-    table.add_row(judged, "", "", "", f"{value:.3f}{spread}", style="bold")
-    for name, value in others:
-        table.add_row(name, "", "", "", f"{value:.3f}")
-    for name, value in score.precisions().items():
-        table.add_row(name, f"{value:.3f}")
-    table.add_row(DECIDED_TOLD, *map(figure, (score.precision, score.recall, score.f1)))
-    table.add_section()
-    table.add_row(f"trivial: {score.baseline}", "", "", figure(score.baseline_f1), "", style="dim")
-    table.add_row(f"trivial: {headline.answer}", "", "", "", figure(headline.trivial), style="dim")
-    return table
-
-
-def _by_class(title: str, score: Mapping[str, Any]) -> Table:
-    table = Table(title=title)
-    for name in ("class", "precision", "recall", "F1", "examples"):
-        table.add_column(name, justify="left" if name == "class" else "right")
-    classes = sorted(score["per_class"].items(), key=lambda item: -item[1]["support"])
-    listed = dict(classes[:CLASSES_SHOWN])
-    for label, row in score["per_class"].items():
-        if label in listed:
-            table.add_row(label, *_figures(row), str(row["support"]))
-    if len(classes) > len(listed):
-        table.add_row(f"and {len(classes) - len(listed)} rarer ones", "", "", "", "", style="dim")
-    table.add_section()
-    spread = f" ± {score['f1_std']:.3f}" if "f1_std" in score else ""
-    table.add_row("all (micro)", *_figures(score)[:2], f"{score['f1']:.3f}{spread}", str(score["n"]), style="bold")
-    for name, what in FURTHER.items():
-        if name in score:
-            table.add_row(what, "", "", f"{score[name]:.3f}", "")
-    table.add_row(f"trivial: {score['baseline']}", "", "", f"{score['baseline_f1']:.3f}", "", style="dim")
-    return table
-
-
-def _figures(row: Mapping[str, Any]) -> list[str]:
-    return [f"{row[name]:.3f}" for name in ("precision", "recall", "f1")]

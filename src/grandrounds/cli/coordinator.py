@@ -11,13 +11,12 @@ from rich.console import Group
 from rich.live import Live as Drawing
 from rich.table import Table
 
-from grandrounds.cli.console import Live, err, out, score_table, show_json
+from grandrounds.cli.console import Live, err, out, show_json
 from grandrounds.cli.federation import INSECURE, require_flower
-from grandrounds.cli.run import JsonOption
-from grandrounds.reports.wording import byte_size
+from grandrounds.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from grandrounds.federation.flower.grid import Roster
+    from grandrounds.deployment.flower.grid import Roster
 
 
 def coordinator(
@@ -33,7 +32,8 @@ def coordinator(
     Killed at any moment, the same command with --resume goes on; sites come back by themselves.
     """
     require_flower()
-    from grandrounds.experiment.consortium import Consortium, coordinate
+    from grandrounds.cli.scores import score_table
+    from grandrounds.deployment.consortium import Consortium, coordinate
 
     consortium = Consortium(folder)
     if consortium.founded.insecure:
@@ -74,6 +74,8 @@ class LiveSites(Live):
 
 
 def sites_table(roster: Roster) -> Table:
+    from grandrounds.reports.wording import byte_size
+
     table = Table(title="Sites")
     for name in ("site", "", "doing", "sent us", "got", "last seen"):
         table.add_column(name, justify="right" if name in ("sent us", "got") else "left")

@@ -10,22 +10,16 @@ import typer
 from rich.table import Table
 
 from grandrounds.cli.console import out, show_json, show_notes, waiting
-from grandrounds.cli.evaluate import FORMAT_HELP
-from grandrounds.cli.run import JsonOption
-from grandrounds.data.corpora import MADE_HERE, Source, read_source
+from grandrounds.cli.options import FORMAT_HELP, JsonOption
+from grandrounds.config.overrides import parse_override
+from grandrounds.data.corpora import GENERATED, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import Corpus, write
-from grandrounds.data.partition import SCHEMES, SiteRow
+from grandrounds.data.partition import SCHEMES, UNITS, SiteRow
 from grandrounds.data.partition import partition as deal
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.experiment.config import parse_override
-from grandrounds.federation.files import write_whole
-from grandrounds.reports.plots import Dealt, documents_and_entropy
-from grandrounds.reports.report import write_partition
-from grandrounds.reports.wording import H_COLUMN, spread
-from grandrounds.tasks import TASKS
-from grandrounds.tasks.task import UNITS, no_example, without_patient
+from grandrounds.registry import TASKS
 
 app = typer.Typer(help="Look at corpora, convert them, deal them out to sites.", no_args_is_help=True)
 Files = Annotated[
@@ -43,7 +37,7 @@ ReaderOptions = Annotated[
 
 
 def source_of(files: list[Path] | None, format: str, options: list[str] | None) -> Source:
-    if not files and format not in MADE_HERE:
+    if not files and format not in GENERATED:
         raise ConfigError("name the files to read, or take --format synthetic")
     for text in options or []:
         if not text.partition("=")[1]:
@@ -142,10 +136,12 @@ def partition(
     plot: Annotated[Optional[Path], typer.Option(help="Also draw documents and H by site, as SVG.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deal a corpus out to sites and show who holds what.
+    """Partitioning a corpus out to sites and show who holds what.
 
     Example: `grandrounds data partition --format synthetic --scheme dirichlet --sites 6 --alpha 0.3`
     """
+    from grandrounds.tasks.task import no_example, without_patient
+
     for what, name, known in (("task", task, TASKS), ("unit", unit or UNITS[0], UNITS)):
         if name not in known:
             raise ConfigError(unknown(what, name, known))
@@ -169,8 +165,13 @@ def partition(
     )
     rows = dealt.table([made.answers(example) for example in examples], [str(example.document) for example in examples])
     if picture is not None:
+        from grandrounds.reports.report import write_partition
+
         write_partition(rows, dealt.left_out, f"{scheme}: who holds what", picture)
     if plot is not None:
+        from grandrounds.federation.files import write_whole
+        from grandrounds.reports.plots import Dealt, documents_and_entropy
+
         drawn = documents_and_entropy(f"{scheme}: documents by site", Dealt(rows, dealt.left_out))
         write_whole(plot, drawn.encode())
     show_notes({**corpus.notes, **left})
@@ -190,6 +191,8 @@ def _numbers(text: str | None) -> list[float] | None:
 
 
 def _partition_table(rows: list[SiteRow], labels: Any) -> Table:
+    from grandrounds.reports.wording import H_COLUMN, spread
+
     by_entropy = [H_COLUMN] if any(row.entropy for row in rows) else []
     table = Table(title="who holds what")
     for name in ("site", "documents", "examples", *labels, *by_entropy):

@@ -6,17 +6,16 @@ import os
 from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from grandrounds.cli.compare import compare_arms, show
 from grandrounds.cli.console import err, out
-from grandrounds.cli.run import JsonOption
-from grandrounds.experiment.config import load_config
-from grandrounds.experiment.many import arms_of
-from grandrounds.reports.tables import ComparisonRow, to_json
-from grandrounds.reports.wording import byte_size
+from grandrounds.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from grandrounds.reports.tables import ComparisonRow
 
 ALGORITHMS = ("fedavg", "fedatt", "feded", "local_only", "centralized")  # the longest first, so that no core waits
 
@@ -36,6 +35,10 @@ def demo(
 
     Takes about four minutes on two cores. What it runs is an ordinary config, shown in the report.
     """
+    from grandrounds.config.schema import load_config
+    from grandrounds.reports.tables import to_json
+    from grandrounds.simulation.sweep import arms_of
+
     with as_file(files("grandrounds.cli") / "demo.toml") as path:
         config = load_config(path, overrides or [])
     err.print(
@@ -55,6 +58,8 @@ def demo(
 
 
 def _less(rows: Sequence[ComparisonRow]) -> str:
+    from grandrounds.reports.wording import byte_size
+
     up = {row.name: 1e6 * (row.mb_up_per_site_round or 0.0) for row in rows}
     return (
         f"A site of feded uploads {byte_size(up['feded'])} a round, one of fedavg {byte_size(up['fedavg'])}: "

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from grandrounds.cli.console import counting, out, show_json, show_notes, waiting
 from grandrounds.cli.data import FormatOption, ReaderOptions, read_files
-from grandrounds.cli.run import JsonOption
+from grandrounds.cli.options import JsonOption
 from grandrounds.data.distant import label
 from grandrounds.data.formats import write
 from grandrounds.data.knowledge_base import COLUMNS, read_facts

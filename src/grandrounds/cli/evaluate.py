@@ -7,25 +7,27 @@ from typing import Annotated
 
 import typer
 
-from grandrounds.cli.console import out, score_table, show_json, show_notes, waiting
-from grandrounds.cli.run import JsonOption
-from grandrounds.data.formats import FORMATS, read
-from grandrounds.tasks.saved import load
-
-FORMAT_HELP = f"How the files are written: {', '.join(FORMATS)}."
-ModelPath = Annotated[Path, typer.Argument(help="The model/ folder of a run.", metavar="MODEL")]
+from grandrounds.cli.console import out, show_json, show_notes, waiting
+from grandrounds.cli.options import FORMAT_HELP, ImportOption, JsonOption, ModelPath
 
 
 def evaluate(
     model: ModelPath,
     corpus: Annotated[list[Path], typer.Argument(help="Annotated files or folders.", metavar="CORPUS")],
     format: Annotated[str, typer.Option("--format", help=FORMAT_HELP)] = "json",
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score a model on a corpus, per class and beside the trivial baseline.
 
     Example: `grandrounds evaluate runs/gad/model gad/2/test.tsv --format biobert-tsv`
     """
+    from grandrounds.cli.scores import score_table
+    from grandrounds.data.formats import read
+    from grandrounds.registry import load_modules
+    from grandrounds.tasks.saved import load
+
+    load_modules(imports or [])
     with waiting("reading and scoring"):
         extractor = load(model)
         documents = read(format, corpus)

@@ -9,13 +9,10 @@ from typing import Annotated, Optional
 import typer
 
 from grandrounds.cli.console import bars, err, out, show_notes
-from grandrounds.cli.evaluate import FORMAT_HELP, ModelPath
+from grandrounds.cli.options import FORMAT_HELP, ImportOption, ModelPath
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import FORMATS, read, write
-from grandrounds.data.formats.documents_json import render
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.reports.extraction import extraction_page
-from grandrounds.tasks.saved import load
+from grandrounds.registry import FORMATS, load_modules
 
 WRITTEN = ("html", *(name for name, known in FORMATS.items() if known.writer and name != "lines"))
 
@@ -41,6 +38,7 @@ def extract(
             max=1,
         ),
     ] = 0.0,
+    imports: ImportOption = None,
 ) -> None:
     """Find mentions in text, or relations in documents with mentions; each has a score and points to characters.
 
@@ -49,6 +47,12 @@ def extract(
 
     Example: `grandrounds extract runs/demo/fedavg/model notes/ --format brat --to html --out found.html`
     """
+    from grandrounds.data.formats import read, write
+    from grandrounds.data.formats.documents_json import render
+    from grandrounds.reports.extraction import extraction_page
+    from grandrounds.tasks.saved import load
+
+    load_modules(imports or [])
     if to not in WRITTEN:
         raise ConfigError(unknown("output format", to, WRITTEN))
     if out_path is None and to != "json":

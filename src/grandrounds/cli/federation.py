@@ -10,9 +10,8 @@ from typing import Annotated, Optional
 import typer
 
 from grandrounds.cli.console import err, out, show_json, waiting
-from grandrounds.cli.run import JsonOption
+from grandrounds.cli.options import JsonOption
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.experiment.config import load_config
 
 app = typer.Typer(help="Found a federation between hosts (the coordinator).", no_args_is_help=True)
 
@@ -84,8 +83,9 @@ def create(
 ) -> None:
     """Make certificates, the terms, and for each site a folder to send it. No secret is in those."""
     require_flower()
-    from grandrounds.experiment.consortium import Founded
-    from grandrounds.experiment.consortium import create as found
+    from grandrounds.config.schema import load_config
+    from grandrounds.deployment.consortium import Founded
+    from grandrounds.deployment.consortium import create as found
 
     path = folder / "config.toml" if config is None else config
     if config is None and not path.exists():
@@ -118,8 +118,8 @@ def renew(
 ) -> None:
     """Issue a new server certificate from the same authority: sites need nothing new."""
     require_flower()
-    from grandrounds.experiment.consortium import Consortium
-    from grandrounds.federation.keys import issue_certificate
+    from grandrounds.deployment.consortium import Consortium
+    from grandrounds.deployment.keys import issue_certificate
 
     consortium = Consortium(folder)
     if consortium.tls is None:
@@ -134,8 +134,8 @@ def keys(
 ) -> None:
     """Whose public key has come, with its fingerprint to compare over the telephone."""
     require_flower()
-    from grandrounds.experiment.consortium import Consortium
-    from grandrounds.federation.keys import fingerprint
+    from grandrounds.deployment.consortium import Consortium
+    from grandrounds.deployment.keys import fingerprint
 
     consortium = Consortium(folder)
     held = {site: fingerprint(key) for site, key in consortium.keys().items()}

@@ -8,7 +8,6 @@ from typing import Annotated, Optional
 import typer
 
 from grandrounds.cli.console import out
-from grandrounds.reports.report import write_report
 
 
 def report(
@@ -21,4 +20,6 @@ def report(
 
     Example: `grandrounds report runs/compare/* --out comparison.html`
     """
+    from grandrounds.reports.report import write_report
+
     out.print(str(write_report(runs, out_path or runs[0] / "report.html")), soft_wrap=True)

@@ -5,33 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from grandrounds.cli.compare import ProcessesOption
 from grandrounds.cli.console import LiveArms, err, out, show_json
-from grandrounds.cli.run import JsonOption
+from grandrounds.cli.options import JsonOption, ProcessesOption
+from grandrounds.config.overrides import parse_override
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
-from grandrounds.experiment.config import parse_override
-from grandrounds.experiment.many import Arm, run_arms
-from grandrounds.reproduce import PAPERS
-from grandrounds.reproduce.paper import PaperTable
-from grandrounds.reproduce.protocol import Paper, places
-from grandrounds.reproduce.protocol import reproduce as reproduce_target
-from grandrounds.reproduce.wish import Wish
 
+if TYPE_CHECKING:
+    from grandrounds.papers.options import ReproduceOptions
+    from grandrounds.papers.paper import PaperTable
+    from grandrounds.papers.protocol import Paper
+    from grandrounds.simulation.sweep import Arm
 
-def _each(setting: str) -> str:
-    given = {name: getattr(paper, setting) for name, paper in PAPERS.items()}
-    return ", ".join(f"{value} for {name}" for name, value in given.items() if value is not None)
-
-
-CORPORA = dict.fromkeys(name for paper in PAPERS.values() for name in paper.corpora)
+NAMES = ("feded", "fedlcc", "fedds", "fedner", "fedbert")
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help=f"Which paper: {', '.join(PAPERS)}.", metavar="PAPER")],
+    paper: Annotated[str, typer.Argument(help=f"Which paper: {', '.join(NAMES)}.", metavar="PAPER")],
     words: Annotated[
         Optional[list[str]],
         typer.Argument(
@@ -40,7 +33,7 @@ def reproduce(
     ] = None,
     data: Annotated[Optional[Path], typer.Option("--data", help="Where the corpora lie.")] = None,
     corpus: Annotated[
-        Optional[str], typer.Option(help=f"Run on this one instead of the paper's: {', '.join(CORPORA)}.")
+        Optional[str], typer.Option(help="Run on this one instead of the paper's; a wrong name lists them.")
     ] = None,
     encoder: Annotated[
         Optional[str],
@@ -54,13 +47,13 @@ def reproduce(
     rounds: Annotated[
         Optional[int],
         typer.Option(
-            help=f"Rounds of a federation; by default {_each('rounds')}, but 60 where feded counts rounds to a target.",
+            help="Rounds of a federation; by default the paper's number, or one of ours where the paper gives none.",
             min=1,
         ),
     ] = None,
     target_f1: Annotated[
         Optional[float],
-        typer.Option(help=f"Where rounds to a target are counted; by default {_each('target_f1')}.", min=0, max=1),
+        typer.Option(help="Where rounds to a target are counted; by default the paper's target.", min=0, max=1),
     ] = None,
     cells: Annotated[
         Optional[int],
@@ -87,15 +80,22 @@ def reproduce(
 
     Example: `grandrounds reproduce feded table3 --data DIR --seeds 9`
     """
+    from grandrounds.papers import PAPERS
+    from grandrounds.papers.options import ReproduceOptions
+    from grandrounds.papers.protocol import reproduce as reproduce_target
+    from grandrounds.simulation.sweep import run_arms
+
     if paper not in PAPERS:
         raise ConfigError(unknown("paper", paper, PAPERS))
     chosen = PAPERS[paper]
     overrides = dict(parse_override(word) for word in words or [] if "=" in word)
     folder = out_folder or Path("runs") / f"reproduce-{paper}"
     if target_f1 is None:
-        target_f1 = Wish.target_f1 if chosen.target_f1 is None else chosen.target_f1
-    wish = Wish(folder, data, corpus, encoder, seeds, rounds or chosen.rounds, target_f1, cells, overrides, search)
-    names = _possible(chosen, [word for word in words or [] if "=" not in word], wish)
+        target_f1 = ReproduceOptions.target_f1 if chosen.target_f1 is None else chosen.target_f1
+    options = ReproduceOptions(
+        folder, data, corpus, encoder, seeds, rounds or chosen.rounds, target_f1, cells, overrides, search
+    )
+    names = _possible(chosen, [word for word in words or [] if "=" not in word], options)
 
     def run(arms: Sequence[Arm], base: Path) -> None:
         with LiveArms(arms) as live:
@@ -104,7 +104,7 @@ def reproduce(
     tables = {}
     for name in names:
         err.print(f"  {name}: {chosen.targets[name].title}", soft_wrap=True)
-        wanted = replace(wish, rounds=rounds or chosen.targets[name].rounds or chosen.rounds)
+        wanted = replace(options, rounds=rounds or chosen.targets[name].rounds or chosen.rounds)
         tables[name] = reproduce_target(chosen, name, wanted, run)
         if not as_json:
             _show(tables[name])
@@ -114,15 +114,17 @@ def reproduce(
         out.print(f"Markdown, JSON and runs are in {folder}", soft_wrap=True)
 
 
-def _possible(paper: Paper, named: Sequence[str], wish: Wish) -> list[str]:
+def _possible(paper: Paper, named: Sequence[str], options: ReproduceOptions) -> list[str]:
     """The targets to run. Of those that nobody named, the ones without a corpus are said and passed over."""
+    from grandrounds.papers.protocol import places
+
     for name in named:
         if name not in paper.targets:
             raise ConfigError(unknown(f"target of {paper.name}", name, paper.targets))
     possible, problems = [], dict[str, list[str]]()
     for name in named or [name for name, target in paper.targets.items() if not target.asked]:
         try:
-            places(paper, name, wish)
+            places(paper, name, options)
             possible.append(name)
         except GrandRoundsError as problem:
             problems.setdefault(str(problem), []).append(name)

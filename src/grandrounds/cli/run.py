@@ -8,16 +8,8 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from grandrounds.cli.console import Live, err, out, score_table, show_json
-from grandrounds.experiment.api import run as run_experiment
-from grandrounds.experiment.config import load_config
-from grandrounds.reports.report import write_report
-
-ConfigPath = Annotated[Path, typer.Argument(help="A TOML file; see experiments/.", metavar="CONFIG")]
-DataOption = Annotated[
-    Optional[Path], typer.Option("--data", help="Where the config's data paths start; by default its own folder.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
+from grandrounds.cli.console import Live, err, out, show_json
+from grandrounds.cli.options import ConfigPath, DataOption, ImportOption, JsonOption
 
 
 def run(
@@ -33,13 +25,18 @@ def run(
         bool, typer.Option("--resume", help="Go on with the run in --out from its last checkpoint.")
     ] = False,
     data: DataOption = None,
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run an experiment: train across sites, evaluate, save the model and a report.
 
     Example: `grandrounds run experiments/synthetic.toml federation.rounds=5 --out runs/first`
     """
-    loaded = load_config(config, overrides or [])
+    from grandrounds.config.schema import load_config
+    from grandrounds.reports.report import write_report
+    from grandrounds.simulation.run import run as run_experiment
+
+    loaded = load_config(config, overrides or [], imports or [])
     if resume and out_folder is None:
         raise typer.BadParameter("--resume needs --out: the folder of the run to go on with")
     folder = out_folder or Path("runs") / f"{config.stem}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -59,6 +56,8 @@ def show(result: dict[str, Any]) -> None:
     if result["test"] is None:
         out.print(f"{title}: no site gave a score")
     else:
+        from grandrounds.cli.scores import score_table
+
         out.print(score_table(title, result["test"]))
     up, down = (result[f"bytes_{way}_per_site_round"] / 1e6 for way in ("up", "down"))
     err.print(f"  a site and round: {up:.3f} MB up, {down:.3f} MB down; peak memory {result['peak_memory_mb']} MB")

@@ -13,14 +13,15 @@ from rich.table import Table
 
 from grandrounds.cli.console import err, out, show_json, show_notes, waiting
 from grandrounds.cli.federation import INSECURE, require_flower
-from grandrounds.cli.run import JsonOption
+from grandrounds.cli.options import JsonOption
 from grandrounds.errors import ConfigError, GrandRoundsError
 
 if TYPE_CHECKING:
-    from grandrounds.experiment.hospital import Enrolment, Holding
-    from grandrounds.experiment.rehearsal import Upload
-    from grandrounds.federation.desk import Desk
-    from grandrounds.federation.keys import PrivateKey
+    from grandrounds.deployment.dry_run import Upload
+    from grandrounds.deployment.enrolment import Enrolment
+    from grandrounds.deployment.handler import MessageHandler
+    from grandrounds.deployment.keys import PrivateKey
+    from grandrounds.deployment.site import Holding
 
 app = typer.Typer(help="Take part in a federation between hosts (the hospital).", no_args_is_help=True)
 EnrolmentArgument = Annotated[Path, typer.Argument(help="The folder that the coordinator sent.", metavar="ENROLMENT")]
@@ -35,8 +36,8 @@ def root() -> None:
 def init(enrolment: EnrolmentArgument) -> None:
     """Make this site's key pair; the private key stays here, the public one goes back to the coordinator."""
     require_flower()
-    from grandrounds.experiment.hospital import read_enrolment
-    from grandrounds.federation.keys import fingerprint, make_key
+    from grandrounds.deployment.enrolment import read_enrolment
+    from grandrounds.deployment.keys import fingerprint, make_key
 
     ours = read_enrolment(enrolment)
     if ours.key.exists():
@@ -71,8 +72,9 @@ def join(
 ) -> None:
     """Check the site's data, then serve the coordinator until it is done, however often the line breaks."""
     require_flower()
-    from grandrounds.experiment.hospital import alone, open_desk, read_enrolment, read_holding, with_policy
-    from grandrounds.federation.keys import read_private
+    from grandrounds.deployment.enrolment import read_enrolment
+    from grandrounds.deployment.keys import read_private
+    from grandrounds.deployment.site import alone, open_handler, read_holding, with_policy
     from grandrounds.federation.policy import Policy
 
     ours = read_enrolment(enrolment)
@@ -80,7 +82,7 @@ def join(
         holding = read_holding(ours, [data], format, [test] if test else [], [validation] if validation else [])
     if policy is not None:
         holding = with_policy(holding, Policy.load(policy))
-    counts = ", ".join(f"{count} {what}" for what, count in holding.resident.registration.counts.items())
+    counts = ", ".join(f"{count} {what}" for what, count in holding.site_data.registration.counts.items())
     labels = ", ".join(f"{label} {count}" for label, count in sorted(holding.labels.items()))
     err.print(f"  site '{ours.site.name}' holds {counts} ({labels})", soft_wrap=True)
     show_notes(holding.notes)
@@ -95,21 +97,21 @@ def join(
         err.print(f"  {INSECURE}", soft_wrap=True)
     key = read_private(ours.key)
     with alone(ours):
-        _serve(ours, open_desk(ours, holding, _say), key)
+        _serve(ours, open_handler(ours, holding, _say), key)
 
 
-def _serve(ours: Enrolment, desk: Desk, key: PrivateKey) -> None:
-    from grandrounds.federation.flower.node import Door, app_of, serve
+def _serve(ours: Enrolment, handler: MessageHandler, key: PrivateKey) -> None:
+    from grandrounds.deployment.flower.node import Door, app_of, serve
 
     door = Door(ours.site.coordinator, ours.ca, key, ours.state / "node")
     try:
-        serve(door, app_of(desk), lambda: desk.ended is not None, _say)
+        serve(door, app_of(handler), lambda: handler.ended is not None, _say)
     except KeyboardInterrupt:
         _say("left the federation; the same command joins again")
         sys.stderr.flush()
         os._exit(130)  # whatever still computes is not waited for
-    if desk.ended:
-        raise GrandRoundsError(f"the coordinator refused this site: {desk.ended}")
+    if handler.ended:
+        raise GrandRoundsError(f"the coordinator refused this site: {handler.ended}")
     models = ours.state / "models"
     where = f"; this site's own model is in '{models}'" if models.exists() else ""
     out.print(f"the federation has finished{where}", soft_wrap=True)
@@ -120,14 +122,14 @@ def _say(sentence: str) -> None:
 
 
 def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
-    from grandrounds.experiment.rehearsal import rehearse
+    from grandrounds.deployment.dry_run import dry_run
 
     with waiting("playing a round at home"):
-        uploads = rehearse(ours, holding)
+        uploads = dry_run(ours, holding)
     if as_json:
         show_json([vars(upload) for upload in uploads])
         return
-    us = holding.resident.registration
+    us = holding.site_data.registration
     out.print(
         f"Once, before round 1: counts {dict(us.counts)}, labels {list(us.labels)}, names and shapes of what is "
         "shared, versions of grandrounds and torch, digests of the terms, the tokenizer and the public sets held.",

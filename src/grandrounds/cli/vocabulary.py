@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from grandrounds.cli.console import counting, out, show_json, show_notes, waiting
-from grandrounds.cli.data import FormatOption, ReaderOptions, read_files, source_of
-from grandrounds.cli.run import JsonOption
-from grandrounds.data.corpora import MADE_HERE, stream_source
+from grandrounds.cli.data import FormatOption, ReaderOptions, source_of
+from grandrounds.cli.options import JsonOption
+from grandrounds.data.corpora import GENERATED, stream_source
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.federation.files import write_whole
-from grandrounds.federation.payloads import Expected, Packed, PayloadError, VocabularyCounts, unpack
-from grandrounds.federation.policy import Policy
-from grandrounds.models.word_pieces import (
-    SPECIAL,
-    by_person,
-    count_strings,
-    cut,
-    read_pieces,
-    without_capitals,
-    words_in,
-    write_pieces,
-    write_words,
-)
+
+if TYPE_CHECKING:
+    from grandrounds.federation.payloads import VocabularyCounts
 
 NOBODYS = (
     "documents do not say whose they are: a patient who has several counts as often, so that the threshold protects "
@@ -59,10 +47,15 @@ def count(
 
     Example: `grandrounds vocabulary count notes/ --format text --policy policy.toml --out charity.counts`
     """
+    from grandrounds.federation.files import write_whole
+    from grandrounds.federation.payloads import VocabularyCounts
+    from grandrounds.federation.policy import Policy
+    from grandrounds.models.word_pieces import by_person, count_strings
+
     allowed = Policy.load(policy)
     least = documents or allowed.vocabulary or 1
     allowed.check(VocabularyCounts(least, {}).pack("fp32"))  # before hours of counting
-    if format in MADE_HERE:
+    if format in GENERATED:
         raise ConfigError(f"a site counts documents of its own, and '{format}' ones are made here; name their format")
     source, notes = source_of(files, format, option), Counter[str]()
     with waiting("counting"):
@@ -133,6 +126,8 @@ def merge(
 
     Example: `grandrounds vocabulary merge *.counts --size 8000 --out vocab.txt`
     """
+    from grandrounds.models.word_pieces import write_pieces, write_words
+
     total, seen = Counter[str](), dict[bytes, Path]()
     with counting("reading", len(files)) as step:
         for file in files:
@@ -158,39 +153,9 @@ def merge(
         )
 
 
-@app.command()
-def compare(
-    one: Annotated[Path, typer.Argument(help="A vocabulary.")],
-    other: Annotated[Path, typer.Argument(help="Another one.")],
-    files: Annotated[list[Path], typer.Argument(help="Text to cut into pieces.")],
-    format: FormatOption = "json",
-    option: ReaderOptions = None,
-    as_json: JsonOption = False,
-) -> None:
-    """What two vocabularies have in common, and into how many pieces each cuts a word of some text.
-
-    Text is read as an encoder with that vocabulary would: without capitals where no piece has one. Special pieces,
-    which all have, do not count.
-    """
-    ours, theirs = (_pieces(path) for path in (one, other))
-    corpus = read_files(files, format, option)
-    show_notes(corpus.notes)
-    texts = [document.text for document in corpus.documents]
-    rows = [{"vocabulary": path.name, **_cutting(known, texts)} for path, known in ((one, ours), (other, theirs))]
-    shared = len(ours & theirs) / max(len(ours), len(theirs))
-    if as_json:
-        show_json({"in_common": shared, "vocabularies": rows})
-        return
-    out.print(f"{shared:.1%} of the pieces are in common", markup=False)
-    table = Table("vocabulary", "pieces", "pieces a word", "words unknown")
-    for row in rows:
-        table.add_row(
-            str(row["vocabulary"]), f"{row['pieces']:,}", f"{row['pieces_per_word']:.3f}", f"{row['unknown_words']:.2%}"
-        )
-    out.print(table)
-
-
 def _read(path: Path) -> VocabularyCounts:
+    from grandrounds.federation.payloads import Expected, Packed, PayloadError, VocabularyCounts, unpack
+
     try:
         found = unpack(Packed.from_bytes(path.read_bytes()), Expected())
     except (OSError, PayloadError) as error:
@@ -200,28 +165,3 @@ def _read(path: Path) -> VocabularyCounts:
             f"'{path}' holds no vocabulary counts; a site makes them with: grandrounds vocabulary count"
         )
     return found
-
-
-def _pieces(path: Path) -> frozenset[str]:
-    try:
-        found = frozenset(read_pieces(path)) - {"", *SPECIAL}
-    except (OSError, UnicodeDecodeError) as error:
-        raise GrandRoundsError(f"'{path}' can't be read as a vocabulary: {error}") from error
-    if not found:
-        raise GrandRoundsError(f"'{path}' is no vocabulary: it must have a word piece a line")
-    return found
-
-
-def _cutting(pieces: frozenset[str], texts: Iterable[str]) -> dict[str, Any]:
-    lowercase = without_capitals(pieces)
-    words = Counter(word for text in texts for word in words_in(text, lowercase))
-    total = sum(words.values())
-    if not total:
-        raise GrandRoundsError("the text has no word to cut into pieces")
-    parts = {word: cut(word, pieces) for word in words}
-    return {
-        "pieces": len(pieces),
-        "words": total,
-        "pieces_per_word": sum(len(parts[word] or ("",)) * times for word, times in words.items()) / total,
-        "unknown_words": sum(times for word, times in words.items() if parts[word] is None) / total,
-    }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,12 @@ from grandrounds.data.formats import each, nothing_found, read
 from grandrounds.data.synthetic import synthesize
 from grandrounds.data.synthetic.bags import synthesize_bags
 from grandrounds.data.synthetic.documents import synthesize_documents
-from grandrounds.errors import ConfigError, unknown
+from grandrounds.errors import ConfigError, DataError, unknown
 
+UNLABELLED = "unlabelled"
+"""The part of an experiment's corpora whose labels nobody reads."""
 SYNTHETIC, SYNTHETIC_BAGS, SYNTHETIC_DOCUMENTS = "synthetic", "synthetic-bags", "synthetic-documents"
-MADE_HERE: Mapping[str, Callable[..., Any]] = {
+GENERATED: Mapping[str, Callable[..., Any]] = {
     SYNTHETIC: synthesize,
     SYNTHETIC_BAGS: synthesize_bags,
     SYNTHETIC_DOCUMENTS: synthesize_documents,
@@ -35,18 +39,32 @@ class Source:
 
 
 def read_source(source: Source, part: str, notes: Counter[str]) -> tuple[Document, ...]:
-    """Its documents; what was skipped is added to the notes. `part` chooses between synthetic train and test."""
-    if source.format in MADE_HERE:
-        return _made_here(source.format, part, source.options)
-    corpus = read(source.format, source.paths, **source.options)
-    notes.update(corpus.notes)
-    return corpus.documents
+    """Its documents; what was skipped is added to the notes. `part` chooses between synthetic train and test, and
+    unlabelled documents come without relations."""
+    if source.format in GENERATED:
+        documents = _generated(source.format, part, source.options)
+    else:
+        corpus = read(source.format, source.paths, **source.options)
+        notes.update(corpus.notes)
+        documents = corpus.documents
+    return tuple(replace(document, relations=()) for document in documents) if part == UNLABELLED else documents
+
+
+def check_apart(unlabelled: Sequence[Document], others: Iterable[Document]) -> None:
+    """DataError where a document is among both: its label would be known after all, or it would be tested on."""
+    known = {(document.id, document.text) for document in others}
+    both = sum((document.id, document.text) in known for document in unlabelled)
+    if both:
+        raise DataError(
+            f"{both} of {len(unlabelled)} documents of data.unlabelled are in another corpus of this run too: take "
+            "others (of synthetic hospitals, such that data.unlabelled_options.first is after the last that trains)"
+        )
 
 
 def stream_source(source: Source, part: str, notes: Counter[str]) -> Iterator[Document]:
     """The same one at a time, for what need not hold them all."""
-    if source.format in MADE_HERE:
-        yield from _made_here(source.format, part, source.options)
+    if source.format in GENERATED:
+        yield from _generated(source.format, part, source.options)
         return
     documents = each(source.format, source.paths, notes, **source.options)
     first = next(documents, None)
@@ -56,18 +74,25 @@ def stream_source(source: Source, part: str, notes: Counter[str]) -> Iterator[Do
     yield from documents
 
 
-def _made_here(format: str, part: str, options: Mapping[str, Any]) -> tuple[Document, ...]:
-    known = signature(MADE_HERE[format]).parameters
+def _generated(format: str, part: str, options: Mapping[str, Any]) -> tuple[Document, ...]:
+    known = signature(GENERATED[format]).parameters
+    key = "data.unlabelled_options" if part == UNLABELLED else "data.options"
     for name in options:
         if name not in known:
-            raise ConfigError(f"data.options: {unknown('option', name, known)}")
+            raise ConfigError(f"{key}: {unknown('option', name, known)}")
         of_words = known[name].default is None
         if not (_words(options[name]) if of_words else type(options[name]) is int):
             wanted = "a list of words" if of_words else "a whole number"
-            raise ConfigError(f"data.options.{name} = {options[name]!r}; it must be {wanted}")
-    corpus = MADE_HERE[format](**options)
+            raise ConfigError(f"{key}.{name} = {options[name]!r}; it must be {wanted}")
+    corpus = _make(format, json.dumps(dict(options), sort_keys=True))
     documents: tuple[Document, ...] = corpus.test if part == "test" else corpus.train
     return documents
+
+
+@lru_cache(maxsize=1)
+def _make(format: str, options: str) -> Any:
+    """The last one is kept: train and test are read one after the other, and so are the arms of a map."""
+    return GENERATED[format](**json.loads(options))
 
 
 def _words(given: Any) -> bool:

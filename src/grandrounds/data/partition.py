@@ -24,6 +24,9 @@ from grandrounds.data.documents import Document
 from grandrounds.data.structural_entropy import READINGS, Spread, check_edges, entropies, interval_of, intervals
 from grandrounds.errors import ConfigError, DataError, unknown
 
+UNITS = ("example", "sentence", "document", "patient", "pair")
+"""What may be kept whole."""
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -82,7 +85,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ReproduceOptions:
     """The options of a scheme, and the generator it draws from."""
 
     rng: np.random.Generator
@@ -101,7 +104,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Deal:
+class Partitioning:
     """What a scheme decides, and what it learnt on the way."""
 
     sites: Mapping[str, Sequence[int]]
@@ -109,13 +112,13 @@ class Deal:
     entropy: Mapping[str, Spread] = field(default_factory=dict)
 
 
-Scheme = Callable[[Sequence[Unit], Wish], Deal]
+Scheme = Callable[[Sequence[Unit], ReproduceOptions], Partitioning]
 SCHEMES: dict[str, Scheme] = {}
 _OPTIONS: dict[str, frozenset[str]] = {}
 
 
 def scheme(name: str, *options: str) -> Callable[[Scheme], Scheme]:
-    """Register a scheme; `options` are those fields of a wish that it understands."""
+    """Register a scheme; `options` are those fields of a wanted that it understands."""
 
     def register(deal: Scheme) -> Scheme:
         SCHEMES[name], _OPTIONS[name] = deal, frozenset(options)
@@ -135,7 +138,7 @@ def partition(
     entropy: str | None = None,
     edges: Sequence[float] | None = None,
 ) -> Partition:
-    """Deal every unit to exactly one site; the same for the same seed, whatever order the units come in."""
+    """Partitioning every unit to exactly one site; the same for the same seed, whatever order the units come in."""
     if scheme not in SCHEMES:
         raise ConfigError(unknown("partition scheme", scheme, SCHEMES))
     options = {"sites": sites, "by": by, "alpha": alpha, "entropy": entropy, "edges": edges}
@@ -145,8 +148,8 @@ def partition(
     if sites is not None and sites < 1:
         raise ConfigError(f"partition.sites is {sites}; there must be at least one site")
     ordered = _in_order(units)
-    wish = Wish(_generator(seed, f"partition {scheme}"), sites, by, alpha, entropy, edges)
-    deal = SCHEMES[scheme](ordered, wish)
+    wanted = ReproduceOptions(_generator(seed, f"partition {scheme}"), sites, by, alpha, entropy, edges)
+    deal = SCHEMES[scheme](ordered, wanted)
     held = {
         name: tuple(sorted(i for u in deal.sites[name] for i in ordered[u].examples)) for name in sorted(deal.sites)
     }
@@ -161,15 +164,18 @@ def partition(
 def share(units: Sequence[Unit], fraction: float, seed: int, purpose: str) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
     """A random share of the units in the labels' own proportions, and the rest: public and validation sets.
 
-    Each label gives its share rounded down; what is missing comes from those that lost most by rounding.
+    Each label gives its share rounded down; what is missing comes from those that lost most by rounding. However small
+    the share, it is a unit at least, and so is the rest.
     """
     if not 0 <= fraction < 1:
         raise ConfigError(f"the {purpose} share is {fraction}; it must be at least 0 and below 1")
     ordered, rng = _in_order(units), _generator(seed, f"share {purpose}")
     quotas = {label: len(members) * fraction for label, members in _by_label(ordered).items()}
     wanted = floor(len(units) * fraction + 0.5)
-    if fraction and not 0 < wanted < len(units):
-        raise ConfigError(f"a {purpose} share of {fraction} of {len(units)} units leaves one side empty")
+    if fraction:
+        if len(units) < 2:
+            raise ConfigError(f"a {purpose} share of {fraction:g} needs two documents or patients to choose from")
+        wanted = min(max(wanted, 1), len(units) - 1)
     counts = {label: floor(quota) for label, quota in quotas.items()}
     neediest = sorted(quotas, key=lambda label: counts[label] - quotas[label])
     for label in neediest[: wanted - sum(counts.values())]:
@@ -183,29 +189,29 @@ def share(units: Sequence[Unit], fraction: float, seed: int, purpose: str) -> tu
 
 
 @scheme("iid", "sites")
-def iid(units: Sequence[Unit], wish: Wish) -> Deal:
+def iid(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitioning:
     """Shuffle and deal: sizes differ by at most one unit."""
-    names = wish.site_names()
+    names = wanted.site_names()
     if len(names) > len(units):
         raise ConfigError(f"{len(units)} units can't be dealt to {len(names)} sites; set partition.sites lower")
-    shuffled = wish.rng.permutation(len(units))
-    return Deal({name: shuffled[site :: len(names)].tolist() for site, name in enumerate(names)})
+    shuffled = wanted.rng.permutation(len(units))
+    return Partitioning({name: shuffled[site :: len(names)].tolist() for site, name in enumerate(names)})
 
 
 @scheme("by", "by", "sites")
-def by_attribute(units: Sequence[Unit], wish: Wish) -> Deal:
+def by_attribute(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitioning:
     """A site for every value of an attribute; or the values, whole, dealt to sites of like size."""
-    groups = _by_value(units, wish.by)
-    if wish.sites is None:
-        return Deal(_named_after_values(groups))
-    names = wish.site_names()
+    groups = _by_value(units, wanted.by)
+    if wanted.sites is None:
+        return Partitioning(_named_after_values(groups))
+    names = wanted.site_names()
     if len(names) > len(groups):
         raise ConfigError(
-            f"the {len(groups)} values of '{wish.by}' can't be dealt to {len(names)} sites; set partition.sites lower"
+            f"the {len(groups)} values of '{wanted.by}' can't be dealt to {len(names)} sites; set partition.sites lower"
         )
     sizes = {value: sum(len(units[u].examples) for u in members) for value, members in groups.items()}
     values = list(groups)
-    shuffled = [values[i] for i in wish.rng.permutation(len(values))]
+    shuffled = [values[i] for i in wanted.rng.permutation(len(values))]
     deal: dict[str, list[int]] = {name: [] for name in names}
     lightest = [(0, 0, name) for name in names]
     # Largest first to the lightest site, then to the one with fewest values: no site stays empty.
@@ -213,30 +219,30 @@ def by_attribute(units: Sequence[Unit], wish: Wish) -> Deal:
         size, count, name = lightest[0]
         deal[name] += groups[value]
         heapq.heapreplace(lightest, (size + sizes[value], count + 1, name))
-    return Deal(deal)
+    return Partitioning(deal)
 
 
 @scheme("dirichlet", "sites", "alpha")
-def dirichlet(units: Sequence[Unit], wish: Wish) -> Deal:
+def dirichlet(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitioning:
     """For every label, the sites' shares ~ Dir(alpha): a small alpha gives each label to few sites."""
-    names, alpha = wish.site_names(), wish.alpha
+    names, alpha = wanted.site_names(), wanted.alpha
     if alpha is None or not (isfinite(alpha) and alpha > 0):
         raise ConfigError(f"partition.alpha is {alpha}; the scheme 'dirichlet' needs a number above 0")
     deal: dict[str, list[int]] = {name: [] for name in names}
     for members in _by_label(units).values():
-        shares = wish.rng.dirichlet(np.full(len(names), alpha))
+        shares = wanted.rng.dirichlet(np.full(len(names), alpha))
         # The random offset rounds shares up or down without favour; floor alone starves the same sites.
-        places = (np.arange(len(members)) + wish.rng.random()) / len(members)
+        places = (np.arange(len(members)) + wanted.rng.random()) / len(members)
         sites = np.minimum(np.searchsorted(np.cumsum(shares), places, side="right"), len(names) - 1)
-        for site, unit in zip(sites.tolist(), wish.rng.permutation(members).tolist(), strict=True):
+        for site, unit in zip(sites.tolist(), wanted.rng.permutation(members).tolist(), strict=True):
             deal[names[site]].append(unit)
-    return Deal(deal)
+    return Partitioning(deal)
 
 
 @scheme("structural_entropy", "sites", "entropy", "edges")
-def by_structural_entropy(units: Sequence[Unit], wish: Wish) -> Deal:
+def by_structural_entropy(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitioning:
     """A site for every interval of H: some hold plain documents, others tangled ones; few hold as many."""
-    reading = wish.entropy or "paper"
+    reading = wanted.entropy or "paper"
     if reading not in READINGS:
         raise ConfigError(unknown("reading of structural entropy", reading, READINGS))
     documents = {id(document): document for unit in units for document in unit.documents}
@@ -244,16 +250,16 @@ def by_structural_entropy(units: Sequence[Unit], wish: Wish) -> Deal:
         raise DataError("the partition scheme 'structural_entropy' needs units with documents")
     h = dict(zip(documents, entropies(tuple(documents.values()), reading), strict=True))
     values = [fmean(h[id(document)] for document in unit.documents) for unit in units]
-    if wish.edges is not None:
-        check_edges(wish.edges, wish.sites)
-        wish = replace(wish, sites=len(wish.edges) + 1)
-    names = wish.site_names()
-    edges = intervals(values, len(names)) if wish.edges is None else wish.edges
+    if wanted.edges is not None:
+        check_edges(wanted.edges, wanted.sites)
+        wanted = replace(wanted, sites=len(wanted.edges) + 1)
+    names = wanted.site_names()
+    edges = intervals(values, len(names)) if wanted.edges is None else wanted.edges
     deal: dict[str, list[int]] = {name: [] for name in names}
     for position, value in enumerate(values):
         deal[names[interval_of(value, edges)]].append(position)
     held = {name: {id(document) for u in deal[name] for document in units[u].documents} for name in names}
-    return Deal(deal, {name: Spread.of([h[one] for one in ids]) for name, ids in held.items() if ids})
+    return Partitioning(deal, {name: Spread.of([h[one] for one in ids]) for name, ids in held.items() if ids})
 
 
 def _in_order(units: Sequence[Unit]) -> list[Unit]:

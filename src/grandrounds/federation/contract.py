@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar, TypeVarTuple
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.learner import Server, Site
 from grandrounds.federation.payloads import Compression, Payload
+from grandrounds.registry import ALGORITHMS
 from grandrounds.tasks.task import Counts
 
 Ts = TypeVarTuple("Ts")
@@ -132,16 +133,13 @@ class Algorithm:
         """After the last round, with the selected state in place; read-only."""
 
 
-ALGORITHMS: dict[str, type[Algorithm]] = {}
-
-
 def algorithm(name: str) -> Callable[[A], A]:
     """Make a class a registered algorithm: a frozen dataclass, found by its name."""
 
     def register(cls: A) -> A:
         dataclass(frozen=True)(cls)
         cls.name = name
-        ALGORITHMS[name] = cls
+        ALGORITHMS.register(name, cls, f"{cls.__module__}:{cls.__qualname__}")
         return cls
 
     return register
@@ -169,9 +167,7 @@ def declared_kind(method: Callable[..., Payload]) -> type[Payload]:
 
 def make_algorithm(name: str, options: Mapping[str, Any]) -> Algorithm:
     """The algorithm with these options; names and keys that are unknown are refused with the nearest known one."""
-    if name not in ALGORITHMS:
-        raise ConfigError(unknown("algorithm", name, ALGORITHMS))
-    cls: Any = ALGORITHMS[name]
+    cls: Any = ALGORITHMS.named(name)
     known = [field.name for field in dataclasses.fields(cls)]
     for key in options:
         if key not in known:

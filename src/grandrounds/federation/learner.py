@@ -20,11 +20,11 @@ from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.federation.eight_bits import Form
 from grandrounds.federation.exchange import Work
 from grandrounds.federation.files import write_whole
-from grandrounds.federation.payloads import LabelCounts, Parameters, Predictions
+from grandrounds.federation.payloads import LabelCounts, Parameters, PredictedLabels, Predictions
 from grandrounds.federation.policy import RefusalError
+from grandrounds.federation.quantize import Form
 from grandrounds.federation.rows import Tables, table_names
 from grandrounds.federation.seeds import derive, generator, global_seed
 from grandrounds.federation.state import Flat, Stateful, copy_into, flatten, put_back, rebuild, state_of, unfrozen
@@ -53,6 +53,8 @@ class Split:
     """Of the public set: what a site and the server compare to know that they hold the same one."""
     documents: NDArray[np.int64] | None = None
     """The document of each row, in the order of the corpus; None: each row is by itself."""
+    labelled: NDArray[np.int64] | None = None
+    """Which of the rows have a label, as places in them; None: all."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -64,7 +66,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Practice:
+class LearnerSpec:
     """How learners of a federation work: the same for all of them, but for the encoder that a site may choose."""
 
     task: Task
@@ -104,9 +106,9 @@ class Learner:
     """A model and the means to train it; every random draw is named by (seed, who, round, exchange, purpose)."""
 
     def __init__(
-        self, who: str, practice: Practice, splits: Mapping[str, Split], round: int = 0, exchange: int = 0
+        self, who: str, spec: LearnerSpec, splits: Mapping[str, Split], round: int = 0, exchange: int = 0
     ) -> None:
-        self.who, self.practice, self.round, self.exchange = who, practice, round, exchange
+        self.who, self.spec, self.round, self.exchange = who, spec, round, exchange
         self._splits = splits
         self._trainings = 0
         self.work = Work()
@@ -120,7 +122,7 @@ class Learner:
 
     @property
     def training(self) -> Training:
-        return self.practice.training
+        return self.spec.training
 
     def load(self, parameters: Parameters) -> None:
         """Take these weights; names that are not given keep theirs."""
@@ -131,19 +133,22 @@ class Learner:
         split: str = "train",
         *,
         loss: Loss | None = None,
-        only: Sequence[int] | None = None,
+        only: Sequence[int] | NDArray[np.int64] | None = None,
         epochs: int | None = None,
         learning_rate: float | None = None,
         optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
-        """Epochs of mini-batches. `loss` replaces the task's; `only` are the rows of the split to train on."""
+        """Epochs of mini-batches. `loss` replaces the task's, which needs labels and so sees only rows that have one;
+        `only` are the rows of the split to train on."""
         chosen = self._split(split)
+        if only is None and loss is None:
+            only = chosen.labelled
         rows = np.arange(len(chosen)) if only is None else np.asarray(only, dtype=np.int64)
-        bags = self.practice.task.bags(chosen.features, chosen.rows[rows])
+        bags = self.spec.task.bags(chosen.features, chosen.rows[rows])
         lengths = chosen.lengths[rows]
         if bags is not None:
             lengths = np.array([lengths[bag].max() for bag in bags], dtype=np.int64)
-        loss = self.practice.task.loss if loss is None else loss
+        loss = self.spec.task.loss if loss is None else loss
         own = optimizer is None
         optimizer = self._renewed_or_kept(learning_rate) if optimizer is None else optimizer
         self._trainings += 1
@@ -175,7 +180,7 @@ class Learner:
         batch = self._batch(split, rows)
         self.work += Work(examples=len(rows))
         optimizer.zero_grad(set_to_none=True)
-        with autocast(self.practice.device):
+        with autocast(self.spec.device):
             value = loss(self.model, batch)
         value.backward()
         self._clipped_step(optimizer, parameters, done)
@@ -185,7 +190,7 @@ class Learner:
         if self.training.clip_norm:
             _clip(parameters, self.training.clip_norm)
         # Before round 1 there is no run to be far into.
-        progress = (self.round - 1 + done) / self.practice.rounds
+        progress = (self.round - 1 + done) / self.spec.rounds
         step(optimizer, self.training.height(progress) if self.round else 1.0)
 
     def backward(self, batch: Any, *purpose: str | int) -> None:
@@ -193,8 +198,8 @@ class Learner:
         self.work += Work(examples=len(batch.index))
         self.model.train()
         self.model.zero_grad(set_to_none=True)
-        with global_seed(*self._purpose("dropout", *purpose)), autocast(self.practice.device):
-            value = self.practice.task.loss(self.model, batch)
+        with global_seed(*self._purpose("dropout", *purpose)), autocast(self.spec.device):
+            value = self.spec.task.loss(self.model, batch)
         value.backward()
         self.model.eval()
 
@@ -207,23 +212,27 @@ class Learner:
     def logits(self, split: str) -> NDArray[np.float32]:
         """[rows of the split, classes], without dropout."""
         chosen = self._split(split)
-        return predict_logits(self.practice.task, self.model, chosen.features, chosen.rows, self.practice.device)
+        return predict_logits(self.spec.task, self.model, chosen.features, chosen.rows, self.spec.device)
 
     def predict(self, split: str, form: Form = "probabilities") -> Predictions:
         log_probabilities = torch.from_numpy(self.logits(split)).log_softmax(dim=1)
         values = log_probabilities.exp() if form == "probabilities" else log_probabilities
         return Predictions(values, form, self.digest(split))
 
+    def predict_labels(self, split: str) -> PredictedLabels:
+        logits = torch.from_numpy(self.logits(split))
+        return PredictedLabels(logits.argmax(dim=1), logits.shape[1], self.digest(split))
+
     def digest(self, split: str) -> str:
         return self._split(split).digest
 
     def label_counts(self, split: str = "train") -> LabelCounts:
         chosen = self._split(split)
-        return LabelCounts(torch.from_numpy(self.practice.task.label_counts(chosen.features, chosen.rows)))
+        return LabelCounts(torch.from_numpy(self.spec.task.label_counts(chosen.features, chosen.rows)))
 
     def counts(self, split: str) -> Counts:
         """Right and wrong answers. On validation data, first what answers are decided by is chosen there and set."""
-        chosen, task = self._split(split), self.practice.task
+        chosen, task = self._split(split), self.spec.task
         if split == VALIDATION:
             task.uncalibrate(self.model)
         logits = self.logits(split)
@@ -236,19 +245,19 @@ class Learner:
 
     def calibrate(self) -> None:
         """Decide by what is best on validation data, where there are any."""
-        if VALIDATION in self._splits and self.practice.task.calibrates:
+        if VALIDATION in self._splits and self.spec.task.calibrates:
             self.counts(VALIDATION)
 
     def facts(self, split: str = "train") -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
         """Each fact of the split with the rows of its sentences, where the task has bags."""
         chosen = self._split(split)
-        return self.practice.task.facts(chosen.features, chosen.rows)
+        return self.spec.task.facts(chosen.features, chosen.rows)
 
     def infer(self, split: str, give: Callable[[nn.Module, Any], Tensor], model: nn.Module | None = None) -> PerRow:
         """What `give` makes of each row of the split with this model, or another; `at(batch.index)` finds it again."""
         chosen = self._split(split)
         net = self.model if model is None else model
-        return infer(give, net, chosen.features, chosen.rows, self.practice.device)
+        return infer(give, net, chosen.features, chosen.rows, self.spec.device)
 
     def optimizer(
         self, parameters: Iterable[nn.Parameter] | None = None, learning_rate: float | None = None
@@ -274,7 +283,7 @@ class Learner:
         return generator(*self._purpose(*purpose))
 
     def _purpose(self, *purpose: str | int) -> tuple[str | int, ...]:
-        return (self.practice.seed, self.who, self.round, self.exchange, *purpose)
+        return (self.spec.seed, self.who, self.round, self.exchange, *purpose)
 
     def _split(self, name: str) -> Split:
         if name not in self._splits:
@@ -285,12 +294,12 @@ class Learner:
 
     def _drawn(self, split: Split, seed: int) -> Split:
         """The split with what is random about it drawn by the seed."""
-        return replace(split, features=self.practice.task.drawn(split.features, split.rows, seed))
+        return replace(split, features=self.spec.task.drawn(split.features, split.rows, seed))
 
     def _batch(self, split: Split, rows: NDArray[np.int64]) -> Any:
         """`index` counts rows of the split, whatever rows of the corpus these are."""
         batch = replace(split.features.batch(split.rows[rows]), index=torch.from_numpy(rows))
-        return batch if self.practice.device.type == "cpu" else batch.to(self.practice.device)
+        return batch if self.spec.device.type == "cpu" else batch.to(self.spec.device)
 
     def _renewed_or_kept(self, learning_rate: float | None) -> torch.optim.Optimizer:
         """A new optimiser, or with `optimizer_state = "keep"` one with the moments of last time, at today's rates."""
@@ -312,8 +321,8 @@ class Learner:
 class Server(Learner):
     """The coordinator's learner: splits public, validation and test; its state is checkpointed."""
 
-    def __init__(self, practice: Practice, splits: Mapping[str, Split], model: nn.Module) -> None:
-        super().__init__("server", practice, splits)
+    def __init__(self, spec: LearnerSpec, splits: Mapping[str, Split], model: nn.Module) -> None:
+        super().__init__("server", spec, splits)
         self._model = model
         self.state: dict[str, Stateful] = {"model": model}
         if self.training.optimizer_state == "keep":
@@ -325,14 +334,14 @@ class Server(Learner):
 
     @property
     def training(self) -> Training:
-        return self.practice.server
+        return self.spec.server
 
     @cached_property
     def start(self) -> Tables:
         """The model's embeddings before round 1, which sites have too: of these, changed rows are enough to send."""
 
         def tables() -> dict[str, Tensor]:
-            model = self.practice.initial_model()
+            model = self.spec.initial_model()
             return {name: model.state_dict()[name] for name in table_names(model)}
 
         return Tables(tables)
@@ -361,7 +370,7 @@ class Site(Learner):
     def __init__(
         self,
         registration: Registration,
-        practice: Practice,
+        spec: LearnerSpec,
         splits: Mapping[str, Split],
         model: nn.Module,
         start: Callable[[], Mapping[str, Tensor]],
@@ -373,7 +382,7 @@ class Site(Learner):
         tables: Tables | None = None,
     ) -> None:
         """`tables` are those of the start, and remember what the working model has in their place."""
-        super().__init__(registration.site, practice, splits, round, exchange)
+        super().__init__(registration.site, spec, splits, round, exchange)
         self.registration, self._secret = registration, secret
         self.kept: dict[str, Flat] = {}
         self._model, self._start, self._private, self._models = model, start, private, models
@@ -415,12 +424,10 @@ class Site(Learner):
 
     def minibatch(self, size: int, step: int) -> Any:
         """The step-th mini-batch of an endless run of shuffled epochs: a function of (seed, site, step)."""
-        split = self._drawn(self._split("train"), derive(self.practice.seed, self.who, "minibatch drawn", step))
+        split = self._drawn(self._split("train"), derive(self.spec.seed, self.who, "minibatch drawn", step))
         place = np.arange(step * size, (step + 1) * size)
         orders = {
-            epoch: torch.randperm(
-                len(split), generator=generator(self.practice.seed, self.who, "minibatch", epoch)
-            ).numpy()
+            epoch: torch.randperm(len(split), generator=generator(self.spec.seed, self.who, "minibatch", epoch)).numpy()
             for epoch in sorted(set((place // len(split)).tolist()))
         }
         return self._batch(split, np.array([orders[p // len(split)][p % len(split)] for p in place.tolist()]))
@@ -449,7 +456,7 @@ class Site(Learner):
         """Write the model as the site's own, and, at the site too, what its score on the test set is made of."""
         if self._models is None:
             return
-        save_model(self._models / _file_name(self.who), self.practice.task, self.practice.encoder, self.model)
+        save_model(self._models / _file_name(self.who), self.spec.task, self.spec.encoder, self.model)
         if TEST in self._splits:
             self.outcomes = {}
             self.counts(TEST)

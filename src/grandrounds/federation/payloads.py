@@ -19,10 +19,11 @@ import torch
 from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
-from grandrounds.federation import eight_bits
-from grandrounds.federation.eight_bits import Form
+from grandrounds.federation import quantize
+from grandrounds.federation.quantize import Form
 from grandrounds.federation.rows import Rows, Tables, rows_of, table_names
 from grandrounds.federation.state import unfrozen
 
@@ -243,25 +244,27 @@ class Predictions(Payload):
             return self
         return replace(self, form=form, values=self.values.exp() if form == "probabilities" else _log(self.values))
 
+    def misleading(self) -> Self:
+        """What an attacker says instead: another class."""
+        return replace(self, values=self.values.roll(1, dims=1))
+
     def pack(self, compression: Compression) -> Packed:
         header = {"public": self.public}
         if compression != "int8":
             return Packed(self.kind, header, {_FORMS[self.form]: _shrink(self.values, compression)})
-        return Packed(self.kind, header, {_FORMS[self.form]: eight_bits.packed(self.values, self.form)})
+        return Packed(self.kind, header, {_FORMS[self.form]: quantize.packed(self.values, self.form)})
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
         rows, digest = expected.public
-        if packed.header.get("public") != digest:
-            theirs = str(packed.header.get("public"))[: len(digest)]
-            raise PayloadError(f"predictions are about version {theirs} of the public set, the server's is {digest}")
+        _check_public(packed, digest)
         form = next((form for form, name in _FORMS.items() if name in packed.tensors), None)
         if form is None:
             raise PayloadError("predictions come as 'p' or 'log p', and neither is there")
         values = packed.tensors[_FORMS[form]]
         if values.dtype == torch.uint8:
             try:
-                values = eight_bits.inflated(values, (rows, expected.classes - 1))
+                values = quantize.inflated(values, (rows, expected.classes - 1))
             except ValueError as problem:
                 raise PayloadError(f"predictions {problem}") from problem
             name = _FORMS[form]
@@ -269,7 +272,7 @@ class Predictions(Payload):
             # Rounding adds at most half a step for each class. (Log-ratios are on the simplex whatever they are.)
             if form == "probabilities" and bool((values.sum(dim=1) > 255 + expected.classes / 2).any()):
                 raise PayloadError(OFF_SIMPLEX)
-            values = eight_bits.values_of(values, form)
+            values = quantize.values_of(values, form)
         else:
             _check_manifest(packed.tensors, {_FORMS[form]: (rows, expected.classes)})
             _check_finite(packed.tensors)
@@ -279,6 +282,48 @@ class Predictions(Payload):
         if bool((simplex < 0).any()) or not torch.allclose(simplex.sum(dim=1), torch.ones(rows), atol=5e-3):
             raise PayloadError(OFF_SIMPLEX)
         return cls(values, form, digest)
+
+
+@_kind
+@dataclass(frozen=True)
+class PredictedLabels(Payload):
+    """A model's class for every row of the public set, [rows], and nothing of how sure it is."""
+
+    kind: ClassVar[str] = "predicted_labels"
+    values: Tensor
+    classes: int
+    public: str
+    """Digest of the public set that was answered."""
+
+    def votes(self) -> Tensor:
+        """[rows, classes]: one for the class of the row, else zero."""
+        return F.one_hot(self.values, self.classes).float()
+
+    def misleading(self) -> Self:
+        return replace(self, values=(self.values + 1) % self.classes)
+
+    def pack(self, compression: Compression) -> Packed:
+        """A byte a row, two from 257 classes on, and less where they can be deflated, whatever the compression."""
+        coded = [(self.values >> 8 * place) & 255 for place in range(_bytes_for(self.classes))]
+        return Packed(self.kind, {"public": self.public}, {"y": quantize.deflated(torch.stack(coded, dim=1).byte())})
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        rows, digest = expected.public
+        _check_public(packed, digest)
+        shape = (rows, _bytes_for(expected.classes))
+        coded = packed.tensors.get("y")
+        if coded is None or coded.dtype != torch.uint8 or len(packed.tensors) != 1:
+            raise PayloadError("predicted labels are bytes, named 'y'")
+        try:
+            coded = quantize.inflated(coded, shape)
+        except ValueError as problem:
+            raise PayloadError(f"predicted labels {problem}") from problem
+        _check_manifest({"y": coded}, {"y": shape}, frozenset({"y"}))
+        values = sum((coded[:, place].long() << 8 * place for place in range(shape[1])), torch.zeros(rows).long())
+        if bool((values >= expected.classes).any()):
+            raise PayloadError(f"a predicted label is not one of the {expected.classes} classes")
+        return cls(values, expected.classes, digest)
 
 
 @_kind
@@ -457,6 +502,17 @@ class Done(Payload):
         if packed.tensors or packed.header:
             raise PayloadError("'done' carries nothing")
         return cls()
+
+
+def _check_public(packed: Packed, digest: str) -> None:
+    if packed.header.get("public") != digest:
+        theirs = str(packed.header.get("public"))[: len(digest)]
+        raise PayloadError(f"predictions are about version {theirs} of the public set, the server's is {digest}")
+
+
+def _bytes_for(classes: int) -> int:
+    """How many an index of a class takes."""
+    return max(1, -(-(classes - 1).bit_length() // 8))
 
 
 def _log(p: Tensor) -> Tensor:

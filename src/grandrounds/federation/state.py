@@ -47,7 +47,7 @@ def copy_into(module: nn.Module, values: Mapping[str, Tensor]) -> None:
             own[name].copy_(value)
 
 
-class Kept(dict[str, Tensor]):
+class TensorState(dict[str, Tensor]):
     """Named tensors that live on from round to round."""
 
     def state_dict(self) -> dict[str, Any]:

@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 from grandrounds.metrics.outcomes import Outcomes, outcomes_of_run
-from grandrounds.metrics.significance import resample
+from grandrounds.metrics.significance import Resampled, resample
 from grandrounds.reports.tables import ComparisonRow
 
 Arms = Mapping[str, Sequence[Path]]
 """The run folders of each arm, one a seed."""
 
 
-def with_evidence(rows: Sequence[ComparisonRow], arms: Arms, baseline: str) -> list[ComparisonRow]:
+@dataclass(frozen=True)
+class Evidence:
+    """The arms whose runs left outcomes: their scores on each draw, and the units that each run was tested on."""
+
+    draws: Mapping[str, Resampled]
+    units: Mapping[str, Sequence[set[str]]]
+
+    @classmethod
+    def of(cls, arms: Arms) -> Evidence:
+        tested = {name: [_tested(folder) for folder in folders] for name, folders in arms.items()}
+        whole = {name: runs for name, runs in tested.items() if all(runs)}
+        units = {name: [{outcomes.digest for outcomes in run.values()} for run in runs] for name, runs in whole.items()}
+        return cls(resample(whole), units)
+
+    def differences(self) -> list[dict[str, float | str]]:
+        """Of every two arms: the first one's score less the second one's."""
+        return [
+            {"arm": one, "over": other, **asdict(self.draws[one].over(self.draws[other]))}
+            for one, other in combinations(self.draws, 2)
+        ]
+
+
+def with_evidence(rows: Sequence[ComparisonRow], evidence: Evidence, baseline: str) -> list[ComparisonRow]:
     """The rows with the interval of each arm's score and of its difference from the baseline's."""
-    tested = {name: [_tested(folder) for folder in folders] for name, folders in arms.items()}
-    whole = {name: runs for name, runs in tested.items() if all(runs)}
-    found = resample(whole)
-    units = {name: [{outcomes.digest for outcomes in run.values()} for run in runs] for name, runs in whole.items()}
+    found, units = evidence.draws, evidence.units
     out = []
     for row in rows:
         if not row.trivial and row.name in found:

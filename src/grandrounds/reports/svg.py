@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -26,37 +27,48 @@ _VARIABLES = {c: f"var(--s{i}, {c})" for i, c in enumerate(SERIES)} | {
 }
 
 
+STYLE: Any = {  # matplotlib's type of it names every key that there is
+    "svg.fonttype": "none",
+    "svg.hashsalt": "grandrounds",
+    "text.parse_math": False,  # a site may be called $x$
+    "font.family": "sans-serif",
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": RULE,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.7,
+    "xtick.color": RULE,
+    "ytick.color": RULE,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+}
+
+
 def svg(title: str, height: float, *draws: Callable[[Axes], None]) -> Html:
     """Draw on a figure of text width, panels from the top; of matplotlib's file take the element a page needs."""
-    with matplotlib.rc_context(
-        {
-            "svg.fonttype": "none",
-            "svg.hashsalt": "grandrounds",
-            "text.parse_math": False,  # a site may be called $x$
-            "font.family": "sans-serif",
-            "font.size": 9.5,
-            "text.color": INK,
-            "axes.labelcolor": INK,
-            "axes.edgecolor": RULE,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.axisbelow": True,
-            "grid.color": RULE,
-            "grid.linewidth": 0.7,
-            "xtick.color": RULE,
-            "ytick.color": RULE,
-            "xtick.labelcolor": INK,
-            "ytick.labelcolor": INK,
-            "legend.frameon": False,
-            "lines.linewidth": 1.8,
-        }
-    ):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.4, height), layout=ConstrainedLayoutEngine(hspace=0.06))
         for axes, draw in zip(figure.subplots(len(draws), squeeze=False)[:, 0], draws, strict=True):
             draw(axes)
         out = io.StringIO()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     return _for_a_page(out.getvalue(), title)
+
+
+def svg_file(title: str, width: float, height: float, draw: Callable[[Axes], None]) -> str:
+    """A picture by itself, on white; the same bytes whenever it is drawn."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(), facecolor="white")
+        draw(figure.subplots())
+        out = io.StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Title": title})
+    return out.getvalue()
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:

@@ -255,7 +255,7 @@ class DistantRE(Task):
         for bag in self.bags(features, rows):
             yield features.names[features.facts[rows[bag[0]]]], bag
 
-    def sureness(self, model: Any, batch: DistantRows) -> Tensor:
+    def confidence(self, model: Any, batch: DistantRows) -> Tensor:
         p: Tensor = model.classify(model.represent(batch)).softmax(dim=1)
         return p.gather(1, batch.labels[batch.bag][:, None])
 

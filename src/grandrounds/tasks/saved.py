@@ -22,7 +22,7 @@ from grandrounds.data.documents import Document
 from grandrounds.errors import GrandRoundsError, unknown
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import without_adapters
-from grandrounds.tasks import TASKS
+from grandrounds.registry import TASKS
 from grandrounds.tasks.batching import predict_logits, predict_probabilities
 from grandrounds.tasks.task import Task, no_example
 

@@ -25,7 +25,17 @@ from grandrounds.metrics.relation_f1 import relation_counts, relation_score
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair, SentenceOnly
 from grandrounds.models.ranking_cnn import RankingCNN, ranking_loss
-from grandrounds.tasks.task import NONE, Batch, Counts, Example, Reading, Task, check_relations
+from grandrounds.tasks.task import (
+    NO_CLASS,
+    NO_LABEL,
+    NONE,
+    Batch,
+    Counts,
+    Example,
+    Reading,
+    Task,
+    check_relations,
+)
 
 MARKERS = ("<e1>", "</e1>", "<e2>", "</e2>")
 ACROSS = "relations across sentences, between overlapping mentions or between types that are never paired"
@@ -194,7 +204,7 @@ class SentenceRE(Task):
             raise DataError(
                 "an example of the public set is not one of sentence_re; has the server another task?"
             ) from error
-        return PairExample(0, 0, NONE, text, head, tail, (str(first), str(second)), (0, 1), blinded)
+        return PairExample(0, 0, NO_LABEL, text, head, tail, (str(first), str(second)), (0, 1), blinded)
 
     def label_counts(self, features: PairFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.bincount(features.labels[rows], minlength=len(self._labels)).astype(np.int64)
@@ -216,7 +226,7 @@ class SentenceRE(Task):
             )
             for parts in segments
         ]
-        labels = [self._ids[example.label] for example in examples]
+        labels = [NO_CLASS if example.label == NO_LABEL else self._ids[example.label] for example in examples]
         return PairFeatures.of(rows, labels, tokenizer.pad_token_id)
 
     def _segments(self, example: PairExample) -> list[tuple[str, int]]:

@@ -25,6 +25,8 @@ Counts = Mapping[str, float]
 PATIENT = "patient"
 NONE = "None"
 """The class of what has no relation."""
+NO_LABEL, NO_CLASS = "", -1
+"""The label of an example that has none, and its class, which no loss can read."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,9 @@ class Task(ABC):
     name: ClassVar[str]
     unit: ClassVar[str]
     """What a split deals out when the config does not say: example, sentence, document or patient."""
-    whole: ClassVar[str | None] = None
-    """What public, validation and test take whole when they are shares of train, if not what is dealt out."""
+    whole: ClassVar[str] = PATIENT
+    """What shares of train (public, validation, test, unlabelled) never tear apart: a patient's documents, and where a
+    document names no patient, the document."""
     markers: ClassVar[Sequence[str]] = ()
     """Word pieces that the task reserves in the tokenizer."""
     one_class: ClassVar[bool] = True
@@ -157,7 +160,12 @@ class Task(ABC):
 
     @abstractmethod
     def from_question(self, question: Mapping[str, Any]) -> Example:
-        """The example of a question; its label says nothing."""
+        """The example of a question; its label says nothing, or that there is none."""
+
+    def without_label(self, example: Any) -> Example:
+        """The example with nothing of its answer, where each has one class."""
+        stripped: Example = replace(example, label=NO_LABEL)
+        return stripped
 
     @abstractmethod
     def label_counts(self, features: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -188,7 +196,7 @@ class Task(ABC):
         """Where the task is `bagged`: each fact as all sites name it, with the places in `rows` of its sentences."""
         raise NotImplementedError
 
-    def sureness(self, model: nn.Module, batch: Any) -> Tensor:
+    def confidence(self, model: nn.Module, batch: Any) -> Tensor:
         """Where the task is `bagged`: [rows, 1], the probability of each sentence's own relation."""
         raise NotImplementedError
 
@@ -323,6 +331,3 @@ def no_example(task: Task, where: str, notes: Mapping[str, int]) -> DataError:
     """The error that says what was left out instead."""
     left_out = "; ".join(f"{count} {what}" for what, count in notes.items())
     return DataError(f"{where} no example of {task.name}" + (f" (left out: {left_out})" if left_out else ""))
-
-
-UNITS = ("example", "sentence", "document", "patient", "pair")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grandrounds.data.documents import Document, Entity, Mention, Span
-from grandrounds.data.formats import pieces, placing, read
+from grandrounds.data.formats import align, pieces, read
 from grandrounds.data.formats.cadec import TWICE, parse
 from grandrounds.errors import DataError, GrandRoundsError
 
@@ -73,7 +73,7 @@ def test_mentions_that_do_not_fit_are_looked_for_nearby():
     found = document(ann, notes)
     assert [(m.id, m.start, m.end) for m in found.mentions] == [("T1", 9, 19), ("T2", 29, 50), ("T5", 52, 76)]
     assert found.mentions[2].fragments == (Span(52, 62), Span(72, 76))
-    assert (notes[placing.MOVED], notes[placing.LOST]) == (2, 3)
+    assert (notes[align.MOVED], notes[align.LOST]) == (2, 3)
 
 
 def test_the_folders_of_the_release_are_put_together(tmp_path: Path):

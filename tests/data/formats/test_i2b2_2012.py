@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
-from grandrounds.data.formats import i2b2_2012, placing, read
+from grandrounds.data.formats import align, i2b2_2012, read
 from grandrounds.errors import DataError
 
 NOTE = "Admission Date :\n09/29/1993\nThe patient &apos;s chest pain resolved after H&P <5 min> .\n"
@@ -71,18 +71,18 @@ def test_mentions_that_do_not_fit_are_looked_for_nearby_and_counted():
     found = document(file(tags), notes)
     assert [(m.id, m.start, m.end) for m in found.mentions] == [("E0", 1, 10), ("E1", 29, 59)]
     assert [relation.type for relation in found.relations] == ["BEFORE"]
-    assert notes == {**SECTIONS, placing.MOVED: 1, placing.LOST: 1, i2b2_2012.NO_END: 1}
+    assert notes == {**SECTIONS, align.MOVED: 1, align.LOST: 1, i2b2_2012.NO_END: 1}
 
 
 def test_the_nearest_whole_word_is_taken_and_only_within_reach():
     text = "pains pain" + " " * 200 + "pain"
     notes: Counter[str] = Counter()
-    assert placing.place(text, 1, 5, "Pain", notes) == Span(6, 10)
-    assert placing.place(text, 190, 194, "pain", notes) == Span(210, 214)
-    assert placing.place(text, 9, 12, "ain", notes) == Span(7, 10)
-    assert placing.place(text, 109, 113, "pains", notes) is None
-    assert placing.place(text, 0, 1, " ", notes) is None
-    assert notes == {placing.MOVED: 3, placing.LOST: 2}
+    assert align.place(text, 1, 5, "Pain", notes) == Span(6, 10)
+    assert align.place(text, 190, 194, "pain", notes) == Span(210, 214)
+    assert align.place(text, 9, 12, "ain", notes) == Span(7, 10)
+    assert align.place(text, 109, 113, "pains", notes) is None
+    assert align.place(text, 0, 1, " ", notes) is None
+    assert notes == {align.MOVED: 3, align.LOST: 2}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_quotes_in_an_attribute_are_mended():
     tag = '<EVENT id="E9" start="1" end="7" text=""bad"" modality="" polarity="" type="PROBLEM" />\n'
     found = document(file(tag, note='"bad" lungs\n'), notes := Counter())
     assert found.surface(found.mentions[0]) == '"bad"'
-    assert notes == {i2b2_2012.MENDED: 1, placing.MOVED: 1}
+    assert notes == {i2b2_2012.MENDED: 1, align.MOVED: 1}
 
 
 def test_what_has_no_type_or_is_given_twice_is_counted():

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import (
     ade,
+    align,
     bere,
     biobert_tsv,
     brat,
@@ -31,7 +32,6 @@ from grandrounds.data.formats import (
     pair_lists,
     pair_sentence,
     pieces,
-    placing,
     pubtator,
     smm4h,
 )
@@ -451,7 +451,7 @@ def test_cadec_has_a_place_for_every_line(files):
 
     if done := attempt(files, parse):
         (_, ann), (document,), notes = done
-        told = notes["annotators' notes left out"] + notes[cadec.TWICE] + notes[placing.LOST]
+        told = notes["annotators' notes left out"] + notes[cadec.TWICE] + notes[align.LOST]
         assert len(filled(ann)) == len(document.mentions) + told
         assert sum(bool(m.fragments) for m in document.mentions) <= notes[pieces.CHOICES["keep"]]
 
@@ -465,7 +465,7 @@ def test_smm4h_has_a_place_for_every_row(files):
         if header == SMM4H.split("\n")[0]:
             cells = [[cell.strip() for cell in row.split("\t")] for row in rows]
             annotated = sum(not {cell[1], cell[4]} <= {"-", "", "_"} for cell in cells)
-            assert annotated == mentions + notes[smm4h.TWICE] + notes[placing.LOST]
+            assert annotated == mentions + notes[smm4h.TWICE] + notes[align.LOST]
             assert [document.id for document in documents] == list(dict.fromkeys(cell[0] for cell in cells))
 
 
@@ -478,7 +478,7 @@ def test_i2b2_2012_has_a_place_for_every_tag(files):
         for once in ("ClinicalNarrativeTemporalAnnotation", "TEXT", "TAGS"):
             kinds.pop(once, None)
         told = notes[i2b2_2012.OTHERS] + notes[i2b2_2012.SECTIONS]
-        told += notes[placing.LOST] + notes[i2b2_2012.NO_TYPE] + notes[i2b2_2012.NO_END] + notes[i2b2_2012.TWICE]
+        told += notes[align.LOST] + notes[i2b2_2012.NO_TYPE] + notes[i2b2_2012.NO_END] + notes[i2b2_2012.TWICE]
         assert kinds.total() == len(document.mentions) + len(document.relations) + told
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grandrounds.data.documents import Document, Entity, Mention, Span
-from grandrounds.data.formats import placing, read
+from grandrounds.data.formats import align, read
 from grandrounds.data.formats.smm4h import TWICE, parse
 from grandrounds.errors import DataError
 
@@ -57,7 +57,7 @@ def test_offsets_that_do_not_fit_are_mended_by_the_extraction_and_counted():
         notes,
     )
     assert [(m.start, document.surface(m)) for m in document.mentions] == [(45, "headaches"), (35, "no sleep")]
-    assert notes == {placing.MOVED: 2, placing.LOST: 1}
+    assert notes == {align.MOVED: 2, align.LOST: 1}
 
 
 def test_a_mention_given_with_two_codes_is_one_with_both():

@@ -10,41 +10,11 @@ from pathlib import Path
 from typing import get_type_hints
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import (
-    ade,
-    bere,
-    biobert_tsv,
-    brat,
-    cadec,
-    chemdisgene,
-    conll,
-    docred,
-    documents_json,
-    eog,
-    i2b2_2010,
-    i2b2_2012,
-    lines,
-    mimic_notes,
-    notes_json,
-    nre,
-    opennre,
-    pubtator,
-    smm4h,
-    text,
-)
 from grandrounds.data.formats.source import Corpus, Format, Notes
 from grandrounds.errors import DataError, GrandRoundsError, unknown
+from grandrounds.registry import FORMATS
 
 __all__ = ["FORMATS", "Corpus", "Format", "each", "nothing_found", "read", "write"]
-
-FORMATS: dict[str, Format] = {
-    module.FORMAT.name: module.FORMAT
-    for module in (
-        *(pubtator, chemdisgene, brat, conll, biobert_tsv, i2b2_2010, docred, eog),
-        *(opennre, nre, bere, documents_json, text, lines),
-        *(ade, cadec, smm4h, i2b2_2012, mimic_notes, notes_json),
-    )
-}
 
 AnyPath = str | PathLike[str]
 
@@ -95,9 +65,7 @@ def write(format: str, documents: Iterable[Document], path: AnyPath, **options: 
 
 
 def _format(name: str) -> Format:
-    if name not in FORMATS:
-        raise GrandRoundsError(unknown("format", name, FORMATS))
-    return FORMATS[name]
+    return FORMATS.named(name)
 
 
 def _check_options(format: str, function: Callable[..., object], options: Mapping[str, object]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Mention, Span
-from grandrounds.data.formats import pieces, placing
+from grandrounds.data.formats import align, pieces
 from grandrounds.data.formats.source import Format, Notes, lines, load, number
 from grandrounds.data.sentences import split_sentences
 from grandrounds.errors import DataError
@@ -89,13 +89,13 @@ def _mention(line: str, text: str, notes: Notes) -> Mention | None:
         raise DataError("not a mention line; expected T1 TAB type start end TAB text, pieces parted by ';'")
     id, type, where, stated = found.groups()
     spans = tuple(_span(piece) for piece in where.split(";"))
-    if placing.fits(text, spans, stated):
+    if align.fits(text, spans, stated):
         whole = _in_order(spans)
         return Mention(whole[0].start, whole[-1].end, type, id, fragments=whole if len(whole) > 1 else ())
     if len(spans) > 1:
-        notes[placing.LOST] += 1
+        notes[align.LOST] += 1
         return None
-    span = placing.place(text, *spans[0], stated, notes)
+    span = align.place(text, *spans[0], stated, notes)
     return Mention(*span, type, id) if span else None
 
 

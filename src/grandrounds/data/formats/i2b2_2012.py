@@ -21,7 +21,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
-from grandrounds.data.formats import placing
+from grandrounds.data.formats import align
 from grandrounds.data.formats.source import Format, Notes, load, number
 from grandrounds.data.sentences import join_sentences
 from grandrounds.errors import DataError
@@ -104,7 +104,7 @@ def _parsed(content: str, path: Path, notes: Notes) -> tuple[str, list[_Tag]]:
 
 
 def _escaped(attribute: re.Match[str]) -> str:
-    return f"{attribute[1]}={quoteattr(placing.unescaped(attribute[2]))}"
+    return f"{attribute[1]}={quoteattr(align.unescaped(attribute[2]))}"
 
 
 def _xml(content: str, path: Path) -> tuple[str, list[_Tag]]:
@@ -148,7 +148,7 @@ def _stated(tag: _Tag) -> _Stated:
 
 
 def _mentions(text: str, stated: Sequence[_Stated], notes: Notes) -> tuple[Mention, ...]:
-    fitting = [sum(placing.fits(text, (Span(s.start - f, s.end - f),), s.text) for s in stated) for f in (0, 1)]
+    fitting = [sum(align.fits(text, (Span(s.start - f, s.end - f),), s.text) for s in stated) for f in (0, 1)]
     first = 1 if fitting[1] > fitting[0] else 0
     if first:
         notes[FROM_ONE] += 1
@@ -156,7 +156,7 @@ def _mentions(text: str, stated: Sequence[_Stated], notes: Notes) -> tuple[Menti
     for one in stated:
         if not one.type:
             notes[NO_TYPE] += 1
-        elif span := placing.place(text, one.start - first, one.end - first, one.text, notes):
+        elif span := align.place(text, one.start - first, one.end - first, one.text, notes):
             mentions.append(Mention(*span, one.type, one.id, attributes=one.others))
     return tuple(mentions)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Mention, Span
-from grandrounds.data.formats import placing
+from grandrounds.data.formats import align
 from grandrounds.data.formats.source import Format, Notes, lines, load
 from grandrounds.errors import DataError
 
@@ -130,7 +130,7 @@ def _take(row: Mapping[str, str], tweets: dict[str, _Tweet], line: int, notes: N
     offsets = [re.fullmatch(r"([0-9]{1,9})(?:\.0)?", row[what]) for what in ("begin", "end")]
     if not offsets[0] or not offsets[1] or not row["extraction"]:
         raise DataError("begin and end must be numbers, with the extraction; or all of them '-', for none")
-    span = placing.place(
+    span = align.place(
         tweet.text, int(offsets[0][1]), int(offsets[1][1]), row["extraction"], notes, near=len(tweet.text)
     )
     if span is None:

@@ -2,13 +2,13 @@
 
 Every sentence of a related pair carries the pair's relation, but only some say it: the others name the two side by
 side, ask whether it is so, or say something else of them. `Document.attributes["true"]` tells which is which; no model
-reads it.
+reads it. With `sites`, `Document.attributes["site"]` tells where a sentence was written, for the partition `by` site.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from grandrounds.data.documents import Document, Span
@@ -71,17 +71,29 @@ class Bags:
 
 
 def synthesize_bags(
-    facts: int = 400, unrelated: int = 1600, size: int = 8, true: int = 30, test: int = 200, seed: int = 1
+    facts: int = 400,
+    unrelated: int = 1600,
+    size: int = 8,
+    true: int = 30,
+    test: int = 200,
+    seed: int = 1,
+    sites: int = 0,
+    scatter: int = 100,
 ) -> Bags:
     """Facts of five relations, with about `size` sentences each of which `true` percent, and at least one, say it;
     pairs without a relation, most of them with one sentence, 1.4 on average, as in NYT10; and `test` facts, with four
-    times as many unrelated pairs, to test on."""
+    times as many unrelated pairs, to test on. Each pair has one of the `sites` as its own, where its sentences are; but
+    each of them, with `scatter` percent probability, is at any of the sites."""
     if min(facts, test, size) < 1 or unrelated < 0 or not 0 < true <= 100:
         raise DataError("bags need facts, test facts and a size of at least 1, and between 1 and 100 percent true")
+    if sites < 0 or not 0 <= scatter <= 100:
+        raise DataError(f"bags of {sites} sites scattered by {scatter} percent: sites are 0 or more, scatter 0 to 100")
     parts = []
     for part, related, others in (("train", facts, unrelated), ("test", test, 4 * test)):
         rng = Random(f"bags/{seed}/{part}")
         documents = list(_documents(part, related, others, size, true / 100, rng))
+        if sites:  # draws of their own: what is written hangs not on where
+            documents = list(_placed(documents, sites, scatter / 100, Random(f"bags/{seed}/{part}/sites")))
         rng.shuffle(documents)
         parts.append(tuple(documents))
     return Bags(*parts)
@@ -100,6 +112,17 @@ def _documents(part: str, facts: int, unrelated: int, size: int, true: float, rn
             said = _phrase(RELATIONS[relation], rng) if say else _noise(relation, rng)
             id = f"{part}-{pair}-{number}"
             yield _sentence(id, said, (head, f"D{part}{pair}"), (tail, f"P{part}{pair}"), relation, say, rng)
+
+
+def _placed(documents: Sequence[Document], sites: int, scatter: float, rng: Random) -> Iterator[Document]:
+    """At the pair's own site, or by chance at any."""
+    homes = dict[str, int]()
+    for document in documents:
+        pair = document.id.rpartition("-")[0]
+        home = homes.setdefault(pair, rng.randrange(sites))
+        site, elsewhere = rng.randrange(sites), rng.random() < scatter
+        told = {**document.attributes, "site": f"site-{(site if elsewhere else home) + 1:03d}"}
+        yield replace(document, attributes=told)
 
 
 def _noise(relation: str, rng: Random) -> str:

@@ -101,8 +101,8 @@ def _names(rng: Random) -> dict[str, tuple[str, ...]]:
         shelves.setdefault((concept.specialty, concept.type), []).append(concept)
     return {
         concept.id: (concept.names[0], rng.choice(concept.names[1:]))
-        for shelf in shelves.values()
-        for concept in rng.sample(shelf, round(_STOCKED * len(shelf)))
+        for public_sets in shelves.values()
+        for concept in rng.sample(public_sets, round(_STOCKED * len(public_sets)))
     }
 
 

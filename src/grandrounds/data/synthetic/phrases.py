@@ -105,7 +105,7 @@ DIALECTS = tuple(
     p TrIP t: abated upon {}
     p TrWP t: did not abate upon {}
     p TrCP t: was provoked by {}
-    p TrNAP t: was the ground for withholding {}
+    p TrNAP t: was the setup for withholding {}
     p None t: was no indication for {}
     e TeRP p: disclosed {}
     e TeCP p: was requested on suspicion of {}

@@ -1,0 +1,1 @@
+"""A config: TOML with `key=value` overrides, checked before anything is computed."""

@@ -1,0 +1,529 @@
+"""A run's config: TOML with `key=value` overrides, validated before anything is computed.
+
+Unknown keys are refused, and the nearest known one is suggested.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import tomli_w
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from grandrounds.config.overrides import parse_override
+from grandrounds.config.validation import explained
+from grandrounds.data.corpora import GENERATED
+from grandrounds.data.partition import SCHEMES, UNITS
+from grandrounds.data.structural_entropy import READINGS
+from grandrounds.errors import ConfigError, unknown
+from grandrounds.federation.contract import Algorithm, make_algorithm
+from grandrounds.federation.learner import LearnerSpec
+from grandrounds.federation.payloads import Compression
+from grandrounds.federation.training import ServerTraining, Training
+from grandrounds.models.encoder import Encoder
+from grandrounds.models.lora import Lora
+from grandrounds.registry import FORMATS, TASKS, load_modules
+from grandrounds.tasks.task import Task
+
+Paths = str | list[str]
+SHAPES = ("layers", "width", "heads", "pieces", "dropout", "positions", "attention")
+"""Options of [model] that are of the encoder `new`, and the first of a pretrained one, too."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Data(Section):
+    """[data]: where the text is. Paths are relative to the config, or to --data."""
+
+    format: str = "json"
+    train: Paths | None = None
+    train_share: float = Field(1.0, gt=0, le=1)
+    """How much of train sites get, after public and validation are taken out; drawn by the seed."""
+    mask_overlap: float = Field(0.0, ge=0, le=1)
+    """What share of the entities that several sites train on is masked there; drawn by the seed, in simulations."""
+    public: float | Paths = 0.0
+    """A share of train, or a file: the server's labelled set."""
+    validation: float | Paths = 0.0
+    """For selection only; without it the last round counts."""
+    test: float | Paths | None = None
+    """Or a share of train, the same for every seed."""
+    unlabelled: float | Paths = 0.0
+    """More of the public set, without labels: a share of train, which sites then lack, or a file."""
+    unlabelled_format: str | None = None
+    """Of that file, if it is another than `format`."""
+    unlabelled_options: dict[str, Any] | None = None
+    """What of `options` is different for it. With a format that is made here they are enough, and no file is."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The reader's own options."""
+
+    @property
+    def unlabelled_corpus(self) -> bool:
+        """Whether unlabelled text comes as a corpus of its own."""
+        if isinstance(self.unlabelled, str | list):
+            return True
+        said = self.unlabelled_format is not None or self.unlabelled_options is not None
+        return said and (self.unlabelled_format or self.format) in GENERATED
+
+    @property
+    def has_unlabelled(self) -> bool:
+        return self.unlabelled_corpus or bool(self.unlabelled)
+
+
+class Partitioning(Section):
+    """[partition]: how train is dealt out to simulated sites."""
+
+    scheme: str = "iid"
+    sites: int | None = Field(None, ge=1)
+    by: str | None = None
+    alpha: float | None = Field(None, gt=0)
+    entropy: str | None = None
+    edges: list[float] | None = None
+    unit: str | None = None
+
+
+class Model(Section):
+    """[model]"""
+
+    encoder: str = "tiny"
+    vectors: str | None = None
+    """Word vectors, GloVe text or word2vec binary, for the encoder `words`."""
+    vocabulary: str | None = None
+    """Whose words `words` knows: "public", the public text's, or "vectors", the vectors', which is the default where
+    there are any; for `new`, "public". For both also a file of words or word pieces, one a line, or in a simulation
+    "sites": learnt from what sites count, as `grandrounds vocabulary` does between hosts. For a pretrained encoder in
+    masked_lm, whose text tells a new head how common its word pieces are: "public", or in a simulation "sites"."""
+    vocabulary_documents: int = Field(5, ge=1)
+    """With "sites": a string is counted that so many of a site's documents have."""
+    most_words: int = Field(50_000, ge=100)
+    """How many of the vectors' words, the first of the file, which are the commonest; each of them travels."""
+    attention_dropout: float | None = Field(None, ge=0, lt=1)
+    """Instead of the encoder's own; 0 saves up to 40% of a step on a CPU, where dropping out attention is slow."""
+    layers: int | None = Field(None, ge=1)
+    """Of the encoder `new`, by default 4; of a pretrained one the first so many, by default all."""
+    width: int | None = Field(None, ge=8)
+    """Of the encoder `new`, as are the next five; by default 256."""
+    heads: int | None = Field(None, ge=1)
+    """By default one for 64 of the width."""
+    pieces: int | None = Field(None, ge=100)
+    """How many word pieces it learns from public text; by default 8000."""
+    dropout: float | None = Field(None, ge=0, lt=1)
+    """By default 0.1, as BERT's."""
+    positions: Literal["random", "sinusoidal"] | None = None
+    """What its embeddings of positions begin as, before they are learnt; by default random, as BERT's."""
+    attention: Literal["random", "beside"] | None = None
+    """Where its heads look before they have learnt: by default anywhere, as BERT's, or at the words beside, in the
+    first half of its layers."""
+    warm_up: int = Field(0, ge=0)
+    """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
+    gives for nothing, `tiny` has to learn."""
+    parameter_efficient: Literal["off", "lora"] = "off"
+    """Low-rank adapters in the encoder, which else stands still: they and the head are trained and travel."""
+    lora_rank: int = Field(8, ge=1)
+    lora_alpha: float = Field(16.0, gt=0, allow_inf_nan=False)
+    """Adapters count alpha / rank times."""
+    lora_dropout: float = Field(0.0, ge=0, lt=1)
+    """Of what adapters read."""
+    lora_modules: list[str] = Field(["query", "value"], min_length=1)
+    """Which linear layers of the encoder get one, by the end of their name; `query`, `key` and `value` are found in
+    DistilBERT and DeBERTa too, which call them otherwise."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if "parameter_efficient" not in self.model_fields_set:  # an arm of a comparison may say 'off'
+            for key, field in Model.model_fields.items():
+                if key.startswith("lora_") and getattr(self, key) != field.default:
+                    raise ConfigError(f"model.{key} is for adapters: set model.parameter_efficient = 'lora' too")
+        return self
+
+    def of_a_site(self) -> Model:
+        """For an encoder of a site's own: shapes are the federation's encoder's."""
+        return self.model_copy(update=dict.fromkeys(SHAPES))
+
+    def lora(self) -> Lora | None:
+        if self.parameter_efficient == "off":
+            return None
+        return Lora(self.lora_rank, self.lora_alpha, self.lora_dropout, tuple(self.lora_modules))
+
+
+class Rounds(Section):
+    """[federation]"""
+
+    rounds: int = Field(10, ge=1)
+    fraction: float = Field(1.0, gt=0, le=1)
+    min_replies: int = Field(1, ge=1)
+    weight_by: Literal["examples", "uniform", "patients", "notes"] | None = None
+    compression: Compression = "fp32"
+    evaluate_every: int = Field(1, ge=1)
+    evaluate_on: list[Literal["validation", "test"]] = ["validation", "test"]
+    early_stopping: int = Field(0, ge=0)
+    """Stop after so many evaluations without a better validation F1, or AUC where answers are ranked; 0: never."""
+    stop_at_f1: float = Field(0.0, ge=0, le=1)
+    """Stop once the test F1 reaches this: how papers count the rounds to a target; 0: never."""
+    checkpoint_every: int = Field(1, ge=1)
+    keep_models: bool = False
+    """Save the model of each round beside the selected one: models/round-00001 and so on; round-00000 is the start."""
+    deadline: float = Field(3600.0, gt=0)
+    """Between hosts: seconds that a site has for an answer."""
+    absence: float = Field(180.0, gt=0)
+    """Between hosts: seconds that a site may be out of sight before an exchange goes on without it."""
+    policy: str | None = None
+    """A policy file for every simulated site."""
+
+
+class SiteSection(Section):
+    """[sites.<name>]: a simulated site with a corpus of its own; or, where no table has one, what is special about
+    sites of the partition, by name or pattern ("site-0*")."""
+
+    train: Paths | None = None
+    validation: float | Paths | None = None
+    test: float | Paths | None = None
+    """What the site's own model is chosen and tested on, or the share of its train that is; for algorithms that leave
+    each site with one."""
+    format: str | None = None
+    """One that is made here, as `synthetic`, needs no train, and brings a test of its own."""
+    options: dict[str, Any] | None = None
+    """Of the reader, instead of data.options."""
+    task: dict[str, Any] = Field(default_factory=dict)
+    """What of [task] is different here, for algorithms that let label sets differ: labels, a tag scheme."""
+    policy: str | None = None
+    encoder: str | None = None
+    """For algorithms that share no weights."""
+    training: dict[str, Any] = Field(default_factory=dict)
+    """What of [training] is different here: another encoder may need another learning rate."""
+    poisoned: bool = False
+    """Simulate an attacker: its predictions say another class than they mean."""
+
+    @property
+    def generated(self) -> bool:
+        return self.format in GENERATED
+
+    @property
+    def has_corpus(self) -> bool:
+        return self.train is not None or self.generated
+
+
+class Config(Section):
+    seed: int = 1
+    imports: list[str] = []
+    """Modules that register algorithms, tasks or formats of one's own; workers import them too."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    threads: int = Field(1, ge=1)
+    workers: int = Field(1, ge=1)
+    task: dict[str, Any] = Field(default_factory=lambda: {"name": "sentence_re"})
+    data: Data = Data()
+    partition: Partitioning = Partitioning()
+    sites: dict[str, SiteSection] = Field(default_factory=dict)
+    model: Model = Model()
+    training: Training = Training()
+    server: ServerTraining = ServerTraining()
+    federation: Rounds = Rounds()
+    algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedavg"})
+    compare: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """[compare.<name>]: overrides for that arm of `compare`."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        formats = [*FORMATS, *GENERATED]
+        _known("data.format", self.data.format, formats)
+        for name, site in self.sites.items():
+            _known(f"sites.{name}.format", site.format or self.data.format, formats)
+        self._check_shares()
+        self._check_unlabelled()
+        _known("partition.scheme", self.partition.scheme, SCHEMES)
+        _known("partition.entropy", self.partition.entropy or "paper", READINGS)
+        _known("partition.unit", self.partition.unit or "example", UNITS)
+        _known("task.name", self.task.get("name", ""), TASKS)
+        self.task_options()
+        self._check_algorithm()
+        for name, site in self.sites.items():
+            self.training_at(name)
+            for key in ("format", "options", "validation", "test"):
+                if getattr(site, key) is not None and not site.has_corpus:
+                    raise ConfigError(f"sites.{name}.{key} is of the site's own corpus: give sites.{name}.train too")
+            self._check_own(name, site)
+        lacking = [name for name, site in self.sites.items() if not site.has_corpus]
+        if lacking and len(lacking) < len(self.sites):
+            raise ConfigError(f"sites.{lacking[0]} has no train, as other sites do: give every site a corpus, or none")
+        return self
+
+    def _check_shares(self) -> None:
+        of_data = {f"data.{part}": getattr(self.data, part) for part in ("public", "validation", "test", "unlabelled")}
+        sites = [
+            {f"sites.{name}.{part}": getattr(site, part) for part in ("validation", "test")}
+            for name, site in self.sites.items()
+        ]
+        for own in ({}, *sites):
+            given = {
+                key: share for key, share in {**of_data, **own}.items() if isinstance(share, float | int) and share
+            }
+            if any(share < 0 for share in given.values()) or sum(given.values()) >= 1:
+                raise ConfigError(f"{', '.join(given)} are shares of train ({given}): together below 1")
+
+    def _check_unlabelled(self) -> None:
+        data = self.data
+        format, named = data.unlabelled_format or data.format, isinstance(data.unlabelled, str | list)
+        _known("data.unlabelled_format", format, [*FORMATS, *GENERATED])
+        for key in ("unlabelled_format", "unlabelled_options"):
+            if getattr(data, key) is None:
+                continue
+            if not named and data.unlabelled:
+                raise ConfigError(f"data.{key} is about a corpus, and data.unlabelled is a share: leave it out")
+            if not data.unlabelled_corpus:
+                raise ConfigError(f"data.{key} is about a corpus: name it in data.unlabelled")
+        if named and format in GENERATED:
+            raise ConfigError(f"data.unlabelled names a file, and '{format}' has none: set data.unlabelled_format")
+        if data.has_unlabelled and data.public == 0:
+            raise ConfigError("data.unlabelled adds to the server's labelled set: set data.public to a share or a file")
+        task = TASKS.get(str(self.task.get("name")))
+        if data.has_unlabelled and task is not None and not task.one_class:
+            raise ConfigError(
+                f"data.unlabelled is for tasks with one class an example, and '{task.name}' may find several: "
+                "leave it out"
+            )
+
+    def _check_own(self, name: str, site: SiteSection) -> None:
+        """What only a site with a model of its own can have."""
+        algorithm = self.make_algorithm()
+        if (site.validation or site.test) and not algorithm.personal:
+            raise ConfigError(
+                f"sites.{name} has data of its own to be tested on, but '{algorithm.name}' makes one model for all; "
+                "give data.test, or take fedner or local_only"
+            )
+        if site.task and not self.own_labels:
+            raise ConfigError(
+                f"sites.{name}.task is different, but '{algorithm.name}' needs one task for all; "
+                "with task.name = ner, fedner and local_only let it differ"
+            )
+        self.task_options_at(name)
+
+    @property
+    def own_labels(self) -> bool:
+        """Whether each site has the label set of its own corpus."""
+        return self.own_corpora and self.labels_may_differ
+
+    @property
+    def labels_may_differ(self) -> bool:
+        return TASKS[self.task["name"]].labels_may_differ and self.make_algorithm().labels_may_differ()
+
+    @property
+    def own_corpora(self) -> bool:
+        """Whether sites come with corpora, instead of being dealt out."""
+        return any(site.has_corpus for site in self.sites.values())
+
+    def table_of(self, name: str) -> str | None:
+        """The [sites] table that speaks of this site: of its own name, else the longest pattern that fits."""
+        fits = [pattern for pattern in self.sites if fnmatchcase(name, pattern)]
+        return name if name in self.sites else max(fits, key=lambda pattern: (len(pattern), pattern), default=None)
+
+    def site(self, name: str) -> SiteSection:
+        """What the config says of this site."""
+        table = self.table_of(name)
+        return SiteSection() if table is None else self.sites[table]
+
+    def training_at(self, name: str) -> Training:
+        own = self.site(name).training
+        try:
+            return Training(**{**self.training.model_dump(), **own}) if own else self.training
+        except ValidationError as error:
+            raise explained(error, Training, f"sites.{name}.training.") from error
+
+    def server_training(self) -> Training:
+        """How the server trains: as sites do, but for [server] and what the algorithm's paper has."""
+        algorithm = self.make_algorithm()
+        own = {} if algorithm.server_epochs is None else {"epochs": algorithm.server_epochs}
+        return self.server.over(self.training.model_copy(update=own))
+
+    def spec(
+        self,
+        task: Task,
+        encoder: Encoder,
+        device: torch.device,
+        training: Training | None = None,
+        start: Path | None = None,
+    ) -> LearnerSpec:
+        """How learners work; `training` is a site's own."""
+        sites = self.training if training is None else training
+        return LearnerSpec(
+            task, encoder, sites, self.server_training(), self.federation.rounds, self.seed, device, start
+        )
+
+    def task_options(self) -> Any:
+        return self._task_options(self.task, "task.")
+
+    def task_options_at(self, name: str) -> Any:
+        """Of a site whose task may differ."""
+        return self._task_options({**self.task, **self.site(name).task}, f"sites.{name}.task.")
+
+    def _task_options(self, options: Mapping[str, Any], prefix: str) -> Any:
+        if options["name"] != self.task["name"]:
+            raise ConfigError(f"{prefix}name: all sites have the same kind of task, {self.task['name']}")
+        try:
+            return TASKS[self.task["name"]].Options(**options)
+        except ValidationError as error:
+            raise explained(error, TASKS[self.task["name"]].Options, prefix) from error
+
+    def make_algorithm(self) -> Algorithm:
+        options = dict(self.algorithm)
+        made = make_algorithm(str(options.pop("name", "")), options)
+        return made.fitted(TASKS[self.task["name"]].private_parts(self.task_options(), self.model.encoder))
+
+    def _check_algorithm(self) -> None:
+        algorithm, compression = self.make_algorithm(), self.federation.compression
+        if compression not in algorithm.encodings():
+            fitting = " or ".join(algorithm.encodings())
+            raise ConfigError(
+                f"federation.compression = '{compression}', but what '{algorithm.name}' uploads travels as {fitting}"
+            )
+        task = TASKS[self.task["name"]]
+        if algorithm.needs_context and not task.localized:
+            others = " or ".join(name for name, other in TASKS.items() if other.localized)
+            raise ConfigError(
+                f"'{algorithm.name}' contrasts localized contexts, and '{task.name}' has none: "
+                f"take task.name = {others}, or algorithm.name = moon"
+            )
+        if algorithm.needs_answers and task.finds == "nothing":
+            raise ConfigError(
+                f"'{algorithm.name}' contrasts what a model answers by, and '{task.name}' answers nothing: "
+                "take algorithm.name = fedavg, fedprox or fedatt"
+            )
+        if algorithm.needs_bags and not task.bagged:
+            others = " or ".join(name for name, other in TASKS.items() if other.bagged)
+            raise ConfigError(
+                f"'{algorithm.name}' chooses among the sentences of a fact, and '{task.name}' has one: "
+                f"take task.name = {others}"
+            )
+        if algorithm.public_at_sites and not task.one_class:
+            raise ConfigError(
+                f"'{algorithm.name}' averages predictions of one class an example, and '{task.name}' may find several"
+            )
+        if self.data.mask_overlap and task.finds != "mentions":
+            others = " or ".join(name for name, other in TASKS.items() if other.finds == "mentions")
+            raise ConfigError(
+                f"data.mask_overlap hides mentions from those who look for them, and '{task.name}' is given them: "
+                f"take task.name = {others}"
+            )
+        if self.needs_public and self.data.public == 0:
+            raise ConfigError(f"'{algorithm.name}' needs the server's public set: set data.public to a share or a file")
+        if self.server.epochs == 0 and algorithm.server_epochs != 0 and algorithm.trains_server:
+            raise ConfigError(f"server.epochs = 0: '{algorithm.name}' learns at the server; give 1 or more")
+        if self.server.epochs is not None and not algorithm.trains_server:
+            raise ConfigError(
+                f"server.epochs has no effect: the server of '{algorithm.name}' does not train on its public set; "
+                "leave it out"
+            )
+        if self.federation.keep_models and algorithm.personal:
+            raise ConfigError(
+                f"federation.keep_models is of a model for all, and '{algorithm.name}' leaves each site with its own: "
+                "leave it out"
+            )
+        if self.federation.stop_at_f1 and task.finds == "nothing":
+            raise ConfigError(
+                f"federation.stop_at_f1 is about an F1, and '{task.name}' has none: leave it out, or set early_stopping"
+            )
+        if self.federation.stop_at_f1 and "test" not in self.federation.evaluate_on:
+            raise ConfigError("federation.stop_at_f1 is about the test F1: add 'test' to federation.evaluate_on")
+        if not algorithm.public_at_sites and any(site.poisoned for site in self.sites.values()):
+            raise ConfigError(f"sites poison predictions, and '{algorithm.name}' has none; try feded")
+
+    @property
+    def needs_public(self) -> bool:
+        """Whether the server must have a public set."""
+        algorithm = self.make_algorithm()
+        return algorithm.public_at_sites or (algorithm.trains_server and self.server_training().epochs > 0)
+
+    def digest(self) -> str:
+        return sha256(json.dumps(self.decisive(), sort_keys=True).encode()).hexdigest()
+
+    def decisive(self) -> dict[str, Any]:
+        """All that the result depends on: not how many processes compute it, nor how long it may go on,
+        unless learning rates follow a schedule."""
+        content = self.complete()
+        for key in ("workers", "compare", "imports"):
+            content.pop(key)
+        for key in ("checkpoint_every", "keep_models", "deadline", "absence"):
+            content["federation"].pop(key)
+        if not self.training.needs_end:
+            content["federation"].pop("rounds")
+        return content
+
+    def complete(self) -> dict[str, Any]:
+        """With every option of the task and the algorithm, so that a later default changes no run in retrospect."""
+        algorithm: Any = self.make_algorithm()
+        content = self.model_dump()
+        content["task"] = self.task_options().model_dump()
+        content["algorithm"] = {"name": algorithm.name, **asdict(algorithm)}
+        return content
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(without_none(self.complete()))
+
+
+def load_config(path: Path, overrides: Iterable[str] = (), imports: Sequence[str] = ()) -> Config:
+    """The config in a TOML file, after `section.key=value` overrides, with further modules to import."""
+    changes = dict(parse_override(text) for text in overrides)
+    content = _read(path)
+    if imports:
+        changes["imports"] = [*changes.get("imports", content.get("imports", [])), *imports]
+    return make_config(content, changes)
+
+
+def read_settings(config: Config, path: Path) -> Config:
+    """The config with the [compare.<name>] tables of another file, which outweigh its own."""
+    given = _read(path)
+    if given.keys() != {"compare"} or not isinstance(given["compare"], dict):
+        raise ConfigError(f"'{path}' must hold [compare.NAME] tables and nothing else, as a search's chosen.toml does")
+    content = config.model_dump(exclude_none=True)
+    for name, own in given["compare"].items():
+        content["compare"][name] = {**content["compare"].get(name, {}), **own}
+    return make_config(content)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no config '{path}'; check the path") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"config '{path}' can't be read: {error}") from error
+
+
+def make_config(content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Config:
+    merged: dict[str, Any] = json.loads(json.dumps(content))  # a deep copy of plain TOML
+    for key, value in (overrides or {}).items():
+        _set(merged, key, value)
+    if isinstance(named := merged.get("imports", []), list):
+        load_modules(map(str, named))  # before names are looked up
+    try:
+        return Config(**merged)
+    except ValidationError as error:
+        raise explained(error, Config, "", SiteSection) from error
+
+
+def _set(content: dict[str, Any], key: str, value: Any) -> None:
+    *sections, last = key.split(".")
+    for section in sections:
+        content = content.setdefault(section, {})
+        if not isinstance(content, dict):
+            raise ConfigError(f"'{key}' can't be set: '{section}' is not a section")
+    content[last] = value
+
+
+def _known(key: str, name: str, known: Iterable[str]) -> None:
+    if str(name) not in known:
+        raise ConfigError(f"{key}: {unknown('name', str(name), known)}")
+
+
+def without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_none(item) for key, item in value.items() if item is not None}
+    return value

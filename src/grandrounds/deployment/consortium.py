@@ -1,0 +1,335 @@
+"""The coordinator's side of a federation between hosts: found it, enrol its sites, run its rounds.
+
+<folder>/config.toml      the coordinator's config          keys/<site>.pub    as the sites sent them back
+         founded.toml     who takes part and where          enrolment/<site>/  what each site gets; no secret is in it
+         terms/           what all agree on                 run/               checkpoints, metrics, audit log, model
+         ca.* server.*    certificates and their keys
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from grandrounds.config.schema import Config, load_config
+from grandrounds.config.validation import explained
+from grandrounds.data.corpora import UNLABELLED, Source, check_apart, read_source
+from grandrounds.data.documents import Document
+from grandrounds.data.partition import SiteRow
+from grandrounds.deployment.flower.grid import OverGrid, Roster
+from grandrounds.deployment.flower.superlink import EVERYWHERE, SuperLink
+from grandrounds.deployment.handshake import Handshake, Onlooker
+from grandrounds.deployment.keys import (
+    PublicKey,
+    expires,
+    issue_certificate,
+    make_authority,
+    public_bytes,
+    read_public,
+)
+from grandrounds.deployment.terms import Terms, read_terms, write_terms
+from grandrounds.errors import ConfigError, DataError, GrandRoundsError
+from grandrounds.federation.contract import Registration
+from grandrounds.federation.files import write_whole
+from grandrounds.federation.learner import Split
+from grandrounds.registry import TASKS
+from grandrounds.runs.folder import RunFolder
+from grandrounds.runs.loop import RoundLoop
+from grandrounds.setup.server import (
+    ServerSetup,
+    asked,
+    expected_of,
+    find_device,
+    find_encoder,
+    manifest_of,
+    paths_of,
+    public_set,
+    resolved,
+    server_splits,
+    strip,
+    unlabelled_source,
+    warmed_up,
+)
+from grandrounds.tasks.task import Task, no_example
+
+NOBODY_S = "Entity"
+SPLITS = ("public", "validation", "test", UNLABELLED)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Founded(BaseModel):
+    """founded.toml"""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    sites: list[str] = Field(min_length=1)
+    hosts: list[str] = Field(min_length=1)
+    """Names and addresses by which sites reach the coordinator; the certificate is for these."""
+    port: int
+    bind: str
+    data: str
+    """Where the coordinator's own corpora lie."""
+    insecure: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """All that the certificate is for: the coordinator itself connects from this machine."""
+        own = [] if self.bind in EVERYWHERE else [self.bind]
+        return list(dict.fromkeys([*self.hosts, *own, "localhost", "127.0.0.1"]))
+
+
+class Consortium:
+    """A founded federation."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            self.founded = Founded(**tomllib.loads((folder / "founded.toml").read_text(encoding="utf-8")))
+        except FileNotFoundError as error:
+            raise GrandRoundsError(
+                f"'{folder}' holds no federation; found one with: grandrounds federation create {folder} --sites ..."
+            ) from error
+        except ValidationError as error:
+            raise explained(error, Founded, f"{folder / 'founded.toml'}: ") from error
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"'{folder / 'founded.toml'}' can't be read: {error}") from error
+        self.config = load_config(folder / "config.toml")
+
+    @property
+    def tls(self) -> tuple[Path, Path, Path] | None:
+        if self.founded.insecure:
+            return None
+        return self.folder / "ca.crt", self.folder / "server.crt", self.folder / "server.key"
+
+    def keys(self) -> dict[str, PublicKey]:
+        """The public keys that have come back."""
+        paths = {site: self.folder / "keys" / f"{site}.pub" for site in self.founded.sites}
+        return {site: read_public(path) for site, path in paths.items() if path.exists()}
+
+    def check_certificate(self) -> None:
+        if self.tls and expires(self.tls[1]) <= datetime.now(UTC):
+            raise GrandRoundsError(
+                f"the server's certificate has expired; renew it with: grandrounds federation renew {self.folder}"
+            )
+
+
+def create(folder: Path, founded: Founded, config: Config) -> Consortium:
+    """Certificates, terms, and an enrolment for each site. Nothing of this run again would change what sites hold."""
+    if (folder / "founded.toml").exists():
+        raise GrandRoundsError(f"'{folder}' already holds a federation; choose another folder")
+    _check_names(founded.sites)
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in ("terms", "enrolment"):
+        shutil.rmtree(folder / left, ignore_errors=True)  # of one that was interrupted
+    (folder / "keys").mkdir(exist_ok=True)
+    _make_terms(config, Path(founded.data), folder / "terms")
+    if not founded.insecure:
+        make_authority(folder, founded.name)
+        issue_certificate(folder, founded.names)
+    for site in founded.sites:
+        _enrol(folder, founded, site)
+    (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    write_whole(folder / "founded.toml", tomli_w.dumps(founded.model_dump()).encode())
+    return Consortium(folder)
+
+
+def _check_names(sites: Sequence[str]) -> None:
+    for site in sites:
+        if not NAME.fullmatch(site):
+            raise ConfigError(f"'{site}' can't be a site's name: take letters, digits, '-', '_' and '.'")
+    for site, count in Counter(sites).items():
+        if count > 1:
+            raise ConfigError(f"site '{site}' is named twice")
+
+
+def _enrol(folder: Path, founded: Founded, site: str) -> None:
+    enrolment = folder / "enrolment" / site
+    shutil.copytree(folder / "terms", enrolment / "terms")
+    about = {
+        "name": site,
+        "coordinator": f"{_bracketed(founded.hosts[0])}:{founded.port}",
+        "insecure": founded.insecure,
+    }
+    (enrolment / "site.toml").write_text(tomli_w.dumps(about), encoding="utf-8")
+    if not founded.insecure:
+        shutil.copy(folder / "ca.crt", enrolment / "ca.crt")
+    (enrolment / "README.txt").write_text(
+        f"Site '{site}' of the federation '{founded.name}'. On the hospital's machine:\n\n"
+        f"  grandrounds site init THIS_FOLDER       makes the key pair; send {site}.pub back to the coordinator\n"
+        "  grandrounds site join THIS_FOLDER --data FOLDER --format FORMAT --dry-run     shows what would leave\n"
+        "  grandrounds site join THIS_FOLDER --data FOLDER --format FORMAT\n",
+        encoding="utf-8",
+    )
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class _Corpora:
+    """The coordinator's own documents, and what the task sees in them."""
+
+    def __init__(self, config: Config, base: Path) -> None:
+        if config.data.mask_overlap:
+            raise ConfigError("data.mask_overlap is about all sites' training data: only a simulation has that")
+        self.notes: Counter[str] = Counter()
+        self.documents: list[Document] = []
+        parts: dict[str, range] = {}
+        for part in SPLITS:
+            given = getattr(config.data, part)
+            if isinstance(given, float | int) and given:
+                raise ConfigError(
+                    f"data.{part} is a share of the training data, which the coordinator does not have; give a file"
+                )
+            source = Source(config.data.format, paths_of(given, base), config.data.options) if given else None
+            source = unlabelled_source(config.data, base) if part == UNLABELLED else source
+            if source is not None:
+                documents = read_source(source, part, self.notes)
+                if part == UNLABELLED:
+                    check_apart(documents, self.documents)
+                parts[part] = range(len(self.documents), len(self.documents) + len(documents))
+                self.documents += documents
+        if "test" not in parts and not config.make_algorithm().personal:
+            raise ConfigError("data.test is missing: name the corpus that the coordinator tests on")
+        self._parts = parts
+
+    def for_labels(self) -> list[Document]:
+        labelled = (members for part, members in self._parts.items() if part not in ("test", UNLABELLED))
+        return [self.documents[i] for members in labelled for i in members]
+
+    def rows(self, task: Task) -> tuple[Sequence[Any], dict[str, list[int]]]:
+        """The examples, and which of them each part has."""
+        examples, left = task.examples(self.documents)
+        self.notes += Counter(left)
+        rows = {
+            part: [row for row, example in enumerate(examples) if example.document in members]
+            for part, members in self._parts.items()
+        }
+        for part, chosen in rows.items():
+            if not chosen:
+                raise no_example(task, f"the {part} corpus holds", left)
+        return strip(task, examples, rows), rows
+
+
+def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
+    torch.set_num_threads(config.threads)
+    corpora = _Corpora(config, base)
+    task = _task(config, corpora).at(base)
+    examples, rows = corpora.rows(task)
+    public = public_set(task, examples, rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = [task.text(examples[row]) for row in asked(rows)]
+    encoder = find_encoder(resolved(config.model.encoder, base), config.model, base, task, texts, folder)
+    spec = config.spec(task, encoder, find_device(config.device))
+    splits = server_splits(task, examples, task.features(examples, encoder), rows, public) if examples else {}
+    made = write_terms(
+        folder,
+        config,
+        warmed_up(config, spec, splits, folder),
+        (0, "") if public is None else (len(public.examples), public.digest),
+    )
+    shutil.rmtree(folder / "vocabulary", ignore_errors=True)
+    (folder / "start.safetensors").unlink(missing_ok=True)
+    return made
+
+
+def _task(config: Config, corpora: _Corpora) -> Task:
+    kind, options = TASKS[config.task["name"]], config.task_options()
+    try:
+        return kind.of(options, corpora.for_labels())
+    except DataError as error:
+        if config.labels_may_differ:  # the coordinator's are nobody's; its model needs some
+            return kind.of(options.model_copy(update={"labels": [NOBODY_S]}), ())
+        raise ConfigError(
+            "the label set is unknown: name it in task.labels, or give the coordinator a public set that shows it"
+        ) from error
+
+
+def server_ground(config: Config, base: Path, terms: Terms) -> ServerSetup:
+    """What the coordinator holds, on the terms that sites were enrolled with."""
+    torch.set_num_threads(config.threads)
+    corpora = _Corpora(config, base)
+    examples, rows = corpora.rows(terms.task)
+    public = public_set(terms.task, examples, rows)
+    if (0 if public is None else len(public.examples), "" if public is None else public.digest) != terms.public:
+        raise ConfigError("the coordinator's public set is not the one that sites were enrolled with; put it back")
+    spec = terms.spec(config.training, find_device(config.device))
+    splits: Mapping[str, Split] = {}
+    if examples:
+        splits = server_splits(terms.task, examples, terms.task.features(examples, terms.encoder), rows, public)
+    model = spec.initial_model()
+    manifest = manifest_of(model, config.make_algorithm())
+    expected = expected_of(model, manifest, terms.task, terms.public)
+    return ServerSetup(spec, model, splits, public, expected, (), (), dict(corpora.notes))
+
+
+def coordinate(
+    consortium: Consortium, watcher: Onlooker, *, resume: bool = False, at_least: int | None = None
+) -> dict[str, Any]:
+    """Wait for the sites, run the experiment to its end, and give its result."""
+    config, founded = consortium.config, consortium.founded
+    terms = read_terms(consortium.folder / "terms")
+    keys = _keys(consortium, at_least)
+    consortium.check_certificate()
+    with ExitStack() as stack:
+        folder = RunFolder(consortium.folder / "run", config, resume)
+        stack.callback(folder.close)
+        if folder.result is not None and folder.result["rounds_planned"] >= config.federation.rounds:
+            watcher.say(f"this run is already finished: {folder.path}")
+            return folder.result
+        setup = server_ground(config, Path(founded.data), terms)
+        link = SuperLink(consortium.folder, founded.bind, founded.port, consortium.tls)
+        stack.callback(link.close)
+        grid = link.open_run([public_bytes(key) for key in keys.values()])
+        roster = Roster(grid, {public_bytes(key): site for site, key in keys.items()})
+
+        def idle() -> None:
+            link.check()
+            watcher.sites(roster)
+
+        rounds = config.federation
+        transport = OverGrid(
+            grid, roster, folder.path / "spool", deadline=rounds.deadline, absence=rounds.absence, idle=idle
+        )
+        stack.callback(transport.close)
+        handshake = Handshake(transport, setup, terms, keys, folder.path / "registrations.json", watcher)
+        sites = handshake.open(at_least or len(founded.sites), idle, rounds.absence)
+        if config.make_algorithm().needs_secret:
+            handshake.agree_on_secret()
+        folder.claim(config)  # the sites fit: from here on there is a run to go on with
+        table = [SiteRow(site.site, site.counts["notes"], site.counts["examples"], {}) for site in sites]
+        left_out = sorted(set(founded.sites) - {site.site for site in sites})
+        setup = replace(setup, table=table, left_out=left_out, at_sites=_at_all(sites, config))
+        result = RoundLoop(config, folder, setup, sites, transport, watcher, terms.digest).go()
+        handshake.close()
+        return result
+
+
+def _at_all(sites: Sequence[Registration], config: Config) -> frozenset[str]:
+    """What every site can be scored on by itself."""
+    parts = ("validation", "test") if config.make_algorithm().personal else ()
+    return frozenset(part for part in parts if all(part in site.counts for site in sites))
+
+
+def _keys(consortium: Consortium, at_least: int | None) -> dict[str, PublicKey]:
+    keys, founded = consortium.keys(), consortium.founded
+    missing = [site for site in founded.sites if site not in keys]
+    if len(keys) < (at_least or len(founded.sites)):
+        raise GrandRoundsError(
+            f"the public key of {', '.join(missing)} is missing: the site makes it with 'grandrounds site init'; put "
+            f"{missing[0]}.pub into '{consortium.folder / 'keys'}', or go on without: --at-least {max(len(keys), 1)}"
+        )
+    return keys

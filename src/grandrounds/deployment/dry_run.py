@@ -1,0 +1,143 @@
+"""What would leave a site, seen before it joins: a round played at home, with the site's own data and no network.
+
+The coordinator is played here, on the terms that the site was enrolled with. Its public set is not here, so as many
+of the site's own examples stand in for it; names, shapes and kinds are those of the real thing.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from grandrounds.deployment.enrolment import Enrolment
+from grandrounds.deployment.site import Holding
+from grandrounds.federation.audit import Audit
+from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger
+from grandrounds.federation.exchange import Answer, Ask
+from grandrounds.federation.learner import Server, Split
+from grandrounds.federation.payloads import PublicSet
+from grandrounds.federation.policy import Policy, RefusalError
+from grandrounds.federation.private import PrivateStore
+from grandrounds.federation.public_sets import PublicSetCache
+from grandrounds.federation.runner import SiteRunner
+from grandrounds.setup.server import expected_of, manifest_of
+
+FEW = 8
+"""Examples to train on: the shape of an upload does not depend on how many."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """Something that would leave."""
+
+    when: str
+    method: str
+    kind: str
+    bytes: int
+    tensors: Mapping[str, tuple[int, ...]]
+    fields: Sequence[str]
+    refused: str
+    """What the site's policy says to it; empty: nothing."""
+
+
+def dry_run(enrolment: Enrolment, holding: Holding) -> list[Upload]:
+    """One start, one round, one evaluation and one end of the enrolled algorithm, as this site would answer."""
+    terms, site_data = enrolment.terms, holding.site_data
+    config, algorithm = terms.config, terms.config.make_algorithm()
+    spec = terms.spec(config.training, site_data.spec.device)
+    examples, _ = terms.task.examples(holding.documents)
+    rows = np.arange(max(terms.public[0], 1)) % len(examples)
+    stand_in = PublicSet([terms.task.question(examples[row]) for row in rows.tolist()]) if terms.public[0] else None
+    features = terms.task.features(examples, spec.encoder)
+    split = Split(features, terms.task.rows(features, rows), "" if stand_in is None else stand_in.digest)
+    model = spec.initial_model()
+    expected = expected_of(model, manifest_of(model, algorithm), terms.task, (len(rows), split.digest))
+    few = replace(site_data.splits["train"], rows=site_data.splits["train"].rows[:FEW])
+    played = replace(site_data, splits={**site_data.splits, "train": few}, policy=Policy())
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        runner = SiteRunner(
+            algorithm,
+            {site_data.registration.site: played},
+            replace(expected, manifest=site_data.registration.manifest),
+            PrivateStore(state / "states"),
+            config.federation.compression,
+            terms.digest,
+            state / "models",
+            PublicSetCache(state / "public"),
+        )
+        server = Server(spec, dict.fromkeys(("public", "validation", "test"), split), model)
+        listener = _Listener(runner, site_data.policy)
+        federation = Federation(
+            algorithm,
+            listener,
+            Ledger(),
+            expected,
+            Audit(state / "audit.jsonl"),
+            terms.digest,
+            config.federation.weight_by or algorithm.weight_by,
+            public=stand_in if algorithm.public_at_sites else None,
+        )
+        sites = [site_data.registration]
+        listener.when = "before round 1"
+        algorithm.start(server, cohort := federation.cohort(sites, 0))
+        cohort.finish()
+        listener.when = "a round"
+        server.begin(1)
+        algorithm.round(server, cohort := federation.cohort(sites, 1))
+        cohort.finish()
+        algorithm.diagnose(server, federation.cohort(sites, 1, read_only=True))
+        listener.when = "an evaluation"
+        for part in ("validation", "test"):
+            try:
+                algorithm.evaluate(server, federation.cohort(sites, 1, read_only=True), part)
+            except AbandonedError:
+                continue  # the site has no such data, and would say so
+        listener.when = "the end"
+        algorithm.finish(server, cohort := federation.cohort(sites, 1, read_only=True))
+        cohort.finish()
+    return listener.seen
+
+
+class _Listener:
+    """A transport that writes down what passes."""
+
+    def __init__(self, runner: SiteRunner, policy: Policy) -> None:
+        self.when, self.seen = "", list[Upload]()
+        self._runner, self._policy = runner, policy
+
+    def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
+        for ask in asks:
+            answer = self._runner.answer(ask)
+            if answer.packed is not None:
+                self._write_down(ask, answer)
+            yield answer
+
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+    def _write_down(self, ask: Ask, answer: Answer) -> None:
+        packed, refused = answer.packed, ""
+        assert packed is not None
+        try:
+            self._policy.check(packed)
+        except RefusalError as problem:
+            refused = str(problem)
+        shapes = {name: tuple(tensor.shape) for name, tensor in packed.tensors.items()}
+        upload = Upload(self.when, ask.method, packed.kind, packed.nbytes, shapes, sorted(packed.header), refused)
+        # How many rows of an embedding leave depends on the words of a batch: the most that were seen are told.
+        for place, other in enumerate(self.seen):
+            if _alike(upload, other):
+                self.seen[place] = max(upload, other, key=lambda one: one.bytes)
+                return
+        self.seen.append(upload)
+
+
+def _alike(one: Upload, other: Upload) -> bool:
+    """But for how large they are."""
+    plain = [replace(upload, bytes=0, tensors={}) for upload in (one, other)]
+    return plain[0] == plain[1] and one.tensors.keys() == other.tensors.keys()

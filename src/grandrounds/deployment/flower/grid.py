@@ -1,0 +1,303 @@
+"""The coordinator's side: asks go out over Flower's Grid, answers come back in site order.
+
+A reply counts once, for the ask that waits for it: whatever is late, repeated or answers something else is never
+looked at again. A site that comes back within an exchange is asked anew; it starts from the state that the ask names.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+from flwr.app import Array, Message, RecordDict
+from flwr.serverapp import Grid
+
+from grandrounds.deployment.flower.records import from_records, to_records
+from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.exchange import Answer, Ask
+from grandrounds.federation.payloads import Packed, PayloadError
+
+Note = tuple[str, dict[str, Any], Sequence[bytes]]
+"""A site, what it is told as JSON, and the payloads that go with it."""
+LARGE = 1 << 20
+"""Bytes above which a reply that is early waits on disk."""
+
+
+@dataclass
+class Presence:
+    """What the coordinator knows of a site's whereabouts."""
+
+    node: int = 0
+    online: bool = False
+    since: str = ""
+    """When it joined; another value is another life of the site's process."""
+    seen: float = 0.0
+    doing: str = ""
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+class Roster:
+    """Which site is which of Flower's nodes: by the public key that the coordinator was given for it."""
+
+    def __init__(self, grid: Grid, keys: Mapping[bytes, str], every: float = 1.0) -> None:
+        self.sites = {name: Presence() for name in sorted(keys.values())}
+        self._grid, self._keys, self._every = grid, dict(keys), every
+        self._looked = float("-inf")
+
+    def look(self) -> Mapping[str, Presence]:
+        """Who is there, at most a second old."""
+        if time.monotonic() - self._looked >= self._every:
+            self._looked = time.monotonic()
+            here = {}
+            with _heard():
+                nodes = list(self._grid.get_nodes())
+            for node in nodes:
+                if node.public_key in self._keys and node.status in ("", "online"):
+                    here[self._keys[node.public_key]] = node
+            for name, presence in self.sites.items():
+                presence.online = name in here
+                if name in here:
+                    node = here[name]
+                    presence.node, presence.since = node.node_id, node.last_activated_at
+                    presence.seen = time.time()
+        return self.sites
+
+
+@dataclass
+class _Pending:
+    """A note that waits for its reply."""
+
+    note: dict[str, Any]
+    payloads: Sequence[bytes]
+    messages: list[str] = field(default_factory=list)
+    """Flower's names for it, one for each time that it was sent: a reply to any of them will do."""
+    since: str | None = None
+    """The life of the site's process that it was sent to."""
+    gone: float | None = None
+    """Since when the site has been out of sight."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a site says to a note, or why it says nothing."""
+
+    site: str
+    note: Mapping[str, Any] = field(default_factory=dict)
+    payloads: Sequence[bytes] = ()
+    lost: str = ""
+    waiting: tuple[Path, Sequence[int]] | None = None
+    """Where its payloads lie meanwhile, and how long each is."""
+
+    def unspooled(self) -> Reply:
+        if self.waiting is None:
+            return self
+        path, lengths = self.waiting
+        with path.open("rb") as file:
+            payloads = [file.read(length) for length in lengths]
+        path.unlink()
+        return replace(self, payloads=payloads, waiting=None)
+
+
+class OverGrid:
+    """Sites on other hosts."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        roster: Roster,
+        spool: Path,
+        *,
+        deadline: float = 3600.0,
+        absence: float = 180.0,
+        poll: float = 0.1,
+        idle: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`idle` is called while waiting: to draw a table, to see that SuperLink is alive."""
+        self.roster = roster
+        self.registered: dict[str, str] = {}
+        """Digests of what sites registered, which every answer must repeat."""
+        self._grid, self._spool, self._poll, self._idle = grid, spool, poll, idle
+        self._deadline, self._absence = deadline, absence
+        self._session, self._number = secrets.token_hex(8), 0
+        self._told: dict[str, str] = {}
+        self.close()  # a coordinator that was killed may have left replies
+
+    def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
+        encoded: dict[int, bytes] = {}
+        for reply in self.converse([_note(ask, encoded) for ask in asks]):
+            yield self._same_site(_answer(reply), reply.note)
+
+    def converse(self, notes: Sequence[Note], patience: float | None = None) -> Iterator[Reply]:
+        """Send each site its note; replies come in the order of the notes."""
+        self._spool.mkdir(parents=True, exist_ok=True)
+        pending, arrived = dict[str, _Pending](), dict[str, Reply]()
+        for site, note, payloads in notes:
+            if site not in self.roster.sites:  # its key was withdrawn
+                arrived[site] = Reply(site, lost="gone: the coordinator holds no key of it any more")
+                continue
+            self._number += 1
+            pending[site] = _Pending({**note, "id": f"{self._session}.{self._number}"}, payloads)
+        until, wait = time.monotonic() + (patience or self._deadline), self._poll
+        for site, _, _ in notes:
+            while site not in arrived:
+                self._send(pending)
+                came = self._receive(pending, arrived, site)
+                self._give_up(pending, arrived, until, patience or self._deadline)
+                self._turn_away()
+                self._idle()
+                wait = self._poll if came else min(wait * 1.2, 1.0)
+                if site not in arrived:
+                    time.sleep(wait)
+            yield arrived.pop(site).unspooled()
+
+    def _same_site(self, answer: Answer, note: Mapping[str, Any]) -> Answer:
+        """A site that was started again may have other data than it registered with."""
+        known = self.registered.get(answer.site)
+        if answer.packed is None or known is None or note.get("registration") == known:
+            return answer
+        return Answer(answer.site, lost="rejected: it holds other data than it registered before round 1")
+
+    def flush(self) -> None:
+        """A site's private state is on its disk before its reply leaves."""
+
+    def close(self) -> None:
+        for left in self._spool.glob("*.reply"):
+            left.unlink()
+
+    def _send(self, pending: Mapping[str, _Pending]) -> None:
+        """To whom it was not sent yet, and to sites that were away since and may know nothing of it any more."""
+        here, arrays = self.roster.look(), dict[int, Array]()
+        unsent = [
+            (waiting, here[site])
+            for site, waiting in pending.items()
+            if here[site].online and waiting.since != here[site].since
+        ]
+        messages = [
+            Message(to_records(waiting.note, waiting.payloads, arrays), presence.node, "query", ttl=self._deadline + 60)
+            for waiting, presence in unsent
+        ]
+        if not messages:
+            return
+        with _heard():
+            names = list(self._grid.push_messages(messages))
+        for (waiting, presence), name in zip(unsent, names, strict=bool(names)):  # none at all: SuperLink took none
+            if name is not None:
+                waiting.messages.append(name)
+                waiting.since = presence.since
+                presence.doing = _doing(waiting.note)
+                presence.bytes_down += sum(map(len, waiting.payloads))
+
+    def _receive(self, pending: dict[str, _Pending], arrived: dict[str, Reply], turn: str) -> bool:
+        by_message = {name: site for site, waiting in pending.items() for name in waiting.messages}
+        if not by_message:
+            return False
+        came = False
+        with _heard():
+            messages = list(self._grid.pull_messages(list(by_message)))
+        for message in messages:
+            site = by_message.get(message.metadata.reply_to_message_id)
+            if site is None or site not in pending:
+                continue
+            if message.has_error():  # out of Flower's sight for a minute: it will be asked again if it comes back
+                pending[site].messages.remove(message.metadata.reply_to_message_id)
+                pending[site].since = pending[site].since if pending[site].messages else None
+                continue
+            reply = _read(site, message.content, pending[site].note["id"])
+            if reply is None:
+                continue
+            came = True
+            arrived[site] = self._early(reply) if site != turn else reply
+            self.roster.sites[site].doing = ""
+            self.roster.sites[site].bytes_up += sum(map(len, reply.payloads))
+            del pending[site]
+        return came
+
+    def _give_up(self, pending: dict[str, _Pending], arrived: dict[str, Reply], until: float, patience: float) -> None:
+        now = time.monotonic()
+        nobody = not any(presence.online for presence in self.roster.sites.values())
+        for site, waiting in list(pending.items()):
+            if nobody or self.roster.sites[site].online:
+                waiting.gone = None  # where nobody is in sight, it is we who are cut off
+            elif waiting.gone is None:
+                waiting.gone = now
+            late = now >= until
+            if late or (waiting.gone is not None and now - waiting.gone >= self._absence):
+                why = (
+                    f"late: no answer within {patience:g} s"
+                    if late and waiting.gone is None
+                    else f"cut off: not seen for {now - (waiting.gone or now):.0f} s"
+                )
+                arrived[site] = Reply(site, lost=why)
+                self.roster.sites[site].doing = ""
+                del pending[site]
+
+    def _turn_away(self) -> None:
+        """Whoever came after the run began is told so, once, instead of waiting for an ask that never comes."""
+        if not self.registered:
+            return
+        for site, presence in self.roster.sites.items():
+            if presence.online and site not in self.registered and self._told.get(site) != presence.since:
+                self._told[site] = presence.since
+                note = {"what": "refused", "why": f"this run began without site '{site}'; join the next one", "id": ""}
+                with _heard():
+                    self._grid.push_messages([Message(to_records(note), presence.node, "query", ttl=60)])
+
+    def _early(self, reply: Reply) -> Reply:
+        """A large one waits on disk till it is its turn, so that memory does not grow with the number of sites."""
+        if sum(map(len, reply.payloads)) < LARGE:
+            return reply
+        path = self._spool / f"{self.roster.sites[reply.site].node}.reply"
+        path.write_bytes(b"".join(reply.payloads))
+        return replace(reply, payloads=(), waiting=(path, tuple(map(len, reply.payloads))))
+
+
+def _note(ask: Ask, encoded: dict[int, bytes]) -> Note:
+    """What goes to all sites is encoded once."""
+    payloads: list[bytes] = []
+
+    def put(packed: Packed) -> int:
+        if id(packed) not in encoded:
+            encoded[id(packed)] = packed.to_bytes()
+        payloads.append(encoded[id(packed)])
+        return len(payloads) - 1
+
+    return ask.site, {"what": "ask", "ask": ask.note(put)}, payloads
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    """SuperLink is on our own machine: if it does not answer, it is gone."""
+    try:
+        yield
+    except httpx.HTTPError as error:
+        raise GrandRoundsError(f"Flower's SuperLink no longer answers ({error}); go on with --resume") from error
+
+
+def _read(site: str, content: RecordDict, wanted: str) -> Reply | None:
+    """The reply to this very note; None: to another one."""
+    try:
+        note, payloads = from_records(content)
+    except PayloadError as problem:
+        return Reply(site, lost=f"rejected: {problem}")
+    return Reply(site, note, payloads) if note.get("id") == wanted else None
+
+
+def _answer(reply: Reply) -> Answer:
+    if reply.lost:
+        return Answer(reply.site, lost=reply.lost)
+    try:
+        packed = Packed.from_bytes(reply.payloads[0]) if reply.payloads else None
+        return Answer.of(reply.site, packed, reply.note["answer"])
+    except (PayloadError, KeyError, TypeError) as problem:
+        return Answer(reply.site, lost=f"rejected: {problem if isinstance(problem, PayloadError) else 'not an answer'}")
+
+
+def _doing(note: Mapping[str, Any]) -> str:
+    return str(note["ask"]["method"]) if note["what"] == "ask" else str(note["what"])

@@ -1,0 +1,176 @@
+"""Before round 1 a coordinator and its sites say who they are; after the last they part.
+
+Where one does not fit, both hear the same sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from grandrounds import __version__
+from grandrounds.deployment.flower.grid import Note, OverGrid, Roster
+from grandrounds.deployment.keys import PublicKey, public_text
+from grandrounds.deployment.terms import Terms
+from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.federation.contract import Registration
+from grandrounds.federation.coordinator import check_registrations
+from grandrounds.federation.files import write_whole
+from grandrounds.runs.loop import Watcher
+from grandrounds.setup.server import ServerSetup
+
+MOST = 10**12
+"""Of anything that a site may count."""
+
+
+class Onlooker(Watcher, Protocol):
+    """Who watches sites come and go, too."""
+
+    def sites(self, roster: Roster) -> None: ...
+
+
+class Handshake:
+    """Before round 1 everyone says who they are; after the last, goodbye."""
+
+    def __init__(
+        self,
+        transport: OverGrid,
+        setup: ServerSetup,
+        terms: Terms,
+        keys: Mapping[str, PublicKey],
+        saved: Path,
+        watcher: Onlooker,
+    ) -> None:
+        self._transport, self._setup, self._terms, self._keys = transport, setup, terms, keys
+        self._saved, self._watcher = saved, watcher
+        self._holding: dict[str, bool] = {}
+        """Who holds the sites' secret already."""
+
+    def open(self, wanted: int, idle: Callable[[], None], patience: float) -> list[Registration]:
+        """Who takes part: all that are here at the first start, the same ones when the run goes on."""
+        known = self._read()
+        self._watcher.say(f"waiting for {len(known) or wanted} sites")
+        until = time.monotonic() + patience
+        while len(here := self._online(known)) < (len(known) or wanted):
+            if known and here and time.monotonic() > until:
+                self._watcher.say(f"going on without {', '.join(sorted(set(known) - set(here)))} for now")
+                break
+            idle()
+            time.sleep(0.2)
+        met = self._greet(here, known, 1 if known else wanted)
+        registrations = known or {site.site: site for site in met}
+        write_whole(self._saved, json.dumps([_plain(site) for site in registrations.values()], indent=1).encode())
+        self._transport.registered = {name: site.digest for name, site in registrations.items()}
+        return [registrations[name] for name in sorted(registrations)]
+
+    def agree_on_secret(self) -> None:
+        """One site seals the secret to those that lack it; we carry what we can't open."""
+        lacking = sorted(name for name, held in self._holding.items() if not held)
+        if not lacking:
+            return
+        maker = min((name for name, held in self._holding.items() if held), default=lacking[0])
+        keys = {name: public_text(self._keys[name]) for name in self._holding}
+        (made,) = self._transport.converse([(maker, {"what": "keys", "keys": keys}, ())])
+        sealed = made.note.get("sealed") or {}
+        notes: list[Note] = [
+            (name, {"what": "secret", "sealed": sealed[name], "from": maker, "keys": keys}, ())
+            for name in lacking
+            if name in sealed and name != maker
+        ]
+        held = {reply.site for reply in self._transport.converse(notes) if reply.note.get("held") is True}
+        if missing := sorted(set(lacking) - held - ({maker} if sealed else set())):
+            raise GrandRoundsError(f"the sites' secret did not reach {', '.join(missing)}; their own logs say why")
+
+    def close(self) -> None:
+        """Goodbye; what sites say of their logs is kept, so that a log that is cut later is found out."""
+        here = self._online({})
+        heads = {
+            reply.site: reply.note.get("log")
+            for reply in self._transport.converse([(name, {"what": "bye"}, ()) for name in here], patience=10)
+        }
+        write_whole(self._saved.with_name("site_logs.json"), json.dumps(heads, indent=1).encode())
+
+    def _online(self, known: Mapping[str, Registration]) -> list[str]:
+        here = [name for name, presence in self._transport.roster.look().items() if presence.online]
+        return [name for name in here if not known or name in known]
+
+    def _greet(self, names: Sequence[str], known: Mapping[str, Registration], wanted: int) -> list[Registration]:
+        """Those that fit; where enough do, the others are refused and the rest goes on."""
+        met, problems = list[Registration](), list[str]()
+        for reply in self._transport.converse([(name, {"what": "hello"}, ()) for name in sorted(names)]):
+            try:
+                if reply.lost:
+                    raise ConfigError(f"site '{reply.site}' did not say who it is ({reply.lost})")
+                site = self._welcome(reply.site, reply.note.get("hello"))
+                if known and known[reply.site] != site:
+                    raise ConfigError(f"site '{reply.site}' has other data than when the run began; start a new run")
+                met.append(site)
+            except ConfigError as problem:
+                problems.append(str(problem))
+                self._refuse(reply.site, str(problem))
+                self._holding.pop(reply.site, None)
+        if problems and len(met) < max(wanted, 1):
+            raise ConfigError(problems[0])
+        for sentence in problems:
+            self._watcher.say(sentence)
+        return met
+
+    def _welcome(self, name: str, hello: Any) -> Registration:
+        """What the site says of itself; ConfigError where it does not fit."""
+        try:
+            said = dict(hello)
+            counts = {str(what): int(count) for what, count in said["counts"].items()}
+            manifest = {str(what): tuple(map(int, shape)) for what, shape in said["manifest"].items()}
+            site = Registration(str(said["site"]), counts, [str(label) for label in said["labels"]], manifest)
+            theirs = {what: str(said[what]) for what in ("version", "terms", "tokenizer")}
+            own_encoder, held = bool(said["own_encoder"]), [str(digest) for digest in said["public"]]
+            self._holding[name] = bool(said["secret"])
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ConfigError(f"site '{name}' did not say who it is in a way that can be read") from error
+        ours = {"version": __version__, "terms": self._terms.digest, "tokenizer": self._terms.tokenizer}
+        spoken = {
+            "version": "site '{name}' runs grandrounds {theirs}, the coordinator {ours}; install the same version",
+            "tokenizer": "site '{name}' has the tokenizer {theirs}, the coordinator {ours}; enrol it again",
+            "terms": "site '{name}' was enrolled on other terms ({theirs:.16}) than the coordinator's ({ours:.16}); "
+            "give it its enrolment again",
+        }
+        for what, sentence in spoken.items():
+            if theirs[what] != ours[what] and not (what == "tokenizer" and own_encoder):
+                raise ConfigError(sentence.format(name=name, theirs=theirs[what], ours=ours[what]))
+        if site.site != name:
+            raise ConfigError(f"site '{name}' calls itself '{site.site}': it has another site's enrolment")
+        if not all(1 <= count < MOST for count in counts.values()) or not {"examples", "notes"} <= counts.keys():
+            raise ConfigError(f"site '{name}' registered counts that can't be")
+        labels = None if self._terms.config.labels_may_differ else self._terms.task.labels
+        check_registrations([site], labels, self._setup.expected.manifest)
+        _, public = self._terms.public
+        if held and public and public not in held:
+            self._watcher.say(
+                f"site '{name}' holds version {held[-1]} of the public set, ours is {public}: it gets ours"
+            )
+        return replace(site, manifest=self._setup.expected.manifest)
+
+    def _refuse(self, name: str, why: str) -> None:
+        for _ in self._transport.converse([(name, {"what": "refused", "why": why}, ())], patience=10):
+            pass
+
+    def _read(self) -> dict[str, Registration]:
+        if not self._saved.exists():
+            return {}
+        manifest = self._setup.expected.manifest
+        try:
+            held = json.loads(self._saved.read_text(encoding="utf-8"))
+            known = {one["site"]: Registration(one["site"], one["counts"], one["labels"], manifest) for one in held}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise GrandRoundsError(f"'{self._saved}' was edited or torn; the run can't go on without it") from error
+        if gone := sorted(known.keys() - self._keys.keys()):
+            self._watcher.say(f"{', '.join(gone)} registered, but the key is gone: the run goes on without")
+        return {name: site for name, site in known.items() if name in self._keys}
+
+
+def _plain(site: Registration) -> dict[str, Any]:
+    return {"site": site.site, "counts": dict(site.counts), "labels": list(site.labels)}

@@ -1,0 +1,171 @@
+"""A hospital's side of a federation between hosts: its own data, and the handler that answers for it.
+
+Text, paths and what is special about a site stay in this process and in the site's own files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+
+from grandrounds.config.validation import explained
+from grandrounds.data.corpora import Source, read_source
+from grandrounds.data.documents import Document
+from grandrounds.deployment.enrolment import Enrolment
+from grandrounds.deployment.handler import MessageHandler
+from grandrounds.deployment.keys import read_private
+from grandrounds.deployment.terms import tokenizer_digest
+from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.federation.audit import Audit
+from grandrounds.federation.contract import Registration
+from grandrounds.federation.learner import VALIDATION, LearnerSpec
+from grandrounds.federation.policy import Policy, RefusalError
+from grandrounds.federation.private import PrivateStore
+from grandrounds.federation.public_sets import PublicSetCache
+from grandrounds.federation.runner import SiteData, SiteRunner
+from grandrounds.federation.training import Training
+from grandrounds.models.encoder import Encoder
+from grandrounds.setup.server import expected_of, find_device, manifest_of, split_of
+from grandrounds.tasks.task import no_example
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A site's data, checked: what it found is said before anything is joined."""
+
+    documents: Sequence[Document]
+    site_data: SiteData
+    notes: Mapping[str, int]
+    labels: Mapping[str, int]
+
+
+def read_holding(
+    enrolment: Enrolment,
+    data: Sequence[Path],
+    format: str,
+    test: Sequence[Path] = (),
+    validation: Sequence[Path] = (),
+) -> Holding:
+    """The site's corpus as the task and the site's encoder see it."""
+    terms, site = enrolment.terms, enrolment.site
+    torch.set_num_threads(terms.config.threads)
+    notes: Counter[str] = Counter()
+    sources = {part: paths for part, paths in (("train", data), (VALIDATION, validation), ("test", test)) if paths}
+    parts = {part: read_source(Source(format, paths, site.options), part, notes) for part, paths in sources.items()}
+    spec = _spec(enrolment, [document for part, some in parts.items() if part != "test" for document in some])
+    task = spec.task
+    splits, counted, counts = {}, Counter[str](), dict[str, int]()
+    for part, documents in parts.items():
+        examples, left = task.examples(documents)
+        notes += Counter(left)
+        if not examples:
+            raise no_example(task, f"the {part} data hold", left)
+        features = task.features(examples, spec.encoder)
+        splits[part] = split_of(task, features, np.arange(len(examples)), part, examples)
+        if part == "train":
+            counted.update(label for example in examples for label in task.answers(example))
+            counts |= {"examples": len(examples), "notes": len({example.document for example in examples})}
+            patients = {documents[example.document].attributes.get("patient") for example in examples}
+            if None not in patients:
+                counts["patients"] = len(patients)
+        else:
+            counts[part] = len(examples)
+    manifest = manifest_of(spec.initial_model(), terms.config.make_algorithm())
+    if site.encoder is not None and manifest:
+        raise ConfigError(
+            f"site.toml names an encoder of this site's own, but '{terms.config.algorithm['name']}' shares weights: "
+            "all sites need the same one"
+        )
+    registration = Registration(site.name, counts, task.labels, manifest)
+    policy = Policy.load(enrolment.folder / site.policy) if site.policy else Policy()
+    return Holding(parts["train"], SiteData(registration, splits, spec, policy), dict(notes), counted)
+
+
+def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], None]) -> MessageHandler:
+    """Ready to join: what the coordinator may ask is answered from here."""
+    state, terms, site_data = enrolment.state, enrolment.terms, holding.site_data
+    about = {
+        "terms": terms.digest,
+        "tokenizer": tokenizer_digest(site_data.spec.encoder),
+        "own_encoder": enrolment.site.encoder is not None,
+        "torch": torch.__version__,
+        "public": sorted(path.stem for path in (state / "public").glob("*.safetensors")),
+    }
+    audit = Audit(state / "audit.jsonl")
+    return MessageHandler(
+        make_runner(enrolment, holding), site_data.registration, about, audit, read_private(enrolment.key), state, say
+    )
+
+
+@contextmanager
+def alone(enrolment: Enrolment) -> Iterator[None]:
+    """One process at a time serves a site: two would write the same log and states."""
+    with (enrolment.state / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            where = enrolment.state
+            raise GrandRoundsError(
+                f"another process serves this site already, from '{where}'; stop it first"
+            ) from error
+        yield
+
+
+def make_runner(enrolment: Enrolment, holding: Holding) -> SiteRunner:
+    terms, state, site_data = enrolment.terms, enrolment.state, holding.site_data
+    model = site_data.spec.initial_model()
+    return SiteRunner(
+        terms.config.make_algorithm(),
+        {site_data.registration.site: site_data},
+        expected_of(model, site_data.registration.manifest, site_data.spec.task, terms.public),
+        PrivateStore(state / "states", memory=0),
+        terms.config.federation.compression,
+        terms.digest,
+        state / "models",
+        PublicSetCache(state / "public"),
+        {site_data.spec.model_key: model},
+        lambda: _secret(state),
+    )
+
+
+def with_policy(holding: Holding, policy: Policy) -> Holding:
+    return replace(holding, site_data=replace(holding.site_data, policy=policy))
+
+
+def _spec(enrolment: Enrolment, documents: Sequence[Document]) -> LearnerSpec:
+    terms, site = enrolment.terms, enrolment.site
+    try:
+        training = Training(**{**terms.config.training.model_dump(), **site.training})
+    except ValidationError as error:
+        raise explained(error, Training, f"{enrolment.folder / 'site.toml'}: training.") from error
+    spec = terms.spec(training, find_device(site.device))
+    if terms.config.labels_may_differ:
+        task = terms.task_at(site.task, documents)
+        spec = replace(spec, task=task, drawn=task.label_parts)
+    elif site.task:
+        raise ConfigError(
+            f"{enrolment.folder / 'site.toml'}: task is this site's own, but '{terms.config.algorithm['name']}' needs "
+            "one task for all"
+        )
+    if site.encoder is None:
+        return spec
+    folder = enrolment.folder / site.encoder
+    own = Encoder.find(str(folder) if folder.is_dir() else site.encoder, terms.task.markers)
+    dropout = terms.config.model.attention_dropout
+    own = own if dropout is None else own.dropping_attention(dropout)
+    return replace(spec, encoder=own, start=None)
+
+
+def _secret(state: Path) -> bytes:
+    try:
+        return (state / "secret").read_bytes()
+    except OSError as error:
+        raise RefusalError("the sites' shared secret has not reached this site yet") from error

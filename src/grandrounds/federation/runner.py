@@ -1,0 +1,126 @@
+"""A runner of sites: answers asks by running `@on_site` methods on local data with one working model.
+
+A simulation hosts all sites, a worker process some of them, a hospital one: its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from grandrounds.federation.contract import Algorithm, Registration, make_algorithm, site_method
+from grandrounds.federation.exchange import Answer, Ask
+from grandrounds.federation.learner import LearnerSpec, Site, Split
+from grandrounds.federation.payloads import Compression, Expected, Packed, PredictedLabels, Predictions, unpack
+from grandrounds.federation.policy import Policy, RefusalError
+from grandrounds.federation.private import MissingVersionError, PrivateStore
+from grandrounds.federation.public_sets import MissingPublicError, PublicSetCache
+from grandrounds.federation.rows import Tables
+
+NO_SECRET = b"sites that are simulated have nothing to hide from each other"
+
+
+@dataclass(frozen=True)
+class SiteData:
+    """A site with its data."""
+
+    registration: Registration
+    splits: Mapping[str, Split]
+    spec: LearnerSpec
+    """The federation's, or with an encoder of the site's own."""
+    policy: Policy = field(default_factory=Policy)
+    poisoned: bool = False
+    """In a simulation: an attacker, whose predictions say another class than they mean."""
+
+
+class SiteRunner:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        sites: Mapping[str, SiteData],
+        expected: Expected,
+        private: PrivateStore,
+        compression: Compression,
+        config: str,
+        models: Path | None,
+        public_sets: PublicSetCache,
+        working: Mapping[str, nn.Module] | None = None,
+        secret: Callable[[], bytes] = lambda: NO_SECRET,
+    ) -> None:
+        self._public_sets, self._secret = public_sets, secret
+        self._algorithm, self._sites, self._expected = algorithm, sites, expected
+        self._working = dict(working or {})
+        self._starts: dict[str, Mapping[str, Tensor]] = {}
+        self._tables: dict[str, Tables] = {}
+        self._private, self._compression, self._config, self._models = private, compression, config, models
+
+    def answer(self, ask: Ask) -> Answer:
+        """Run the method; a refusal is an answer, any other exception is a bug and stops the run."""
+        try:
+            return self._run(ask)
+        except (RefusalError, MissingVersionError) as refusal:
+            lacks_public = isinstance(refusal, MissingPublicError)
+            return Answer(ask.site, lost=f"refused: {refusal}", lacks_public=lacks_public)
+
+    def flush(self) -> None:
+        self._private.flush()
+
+    def _run(self, ask: Ask) -> Answer:
+        if ask.config != self._config:
+            raise RefusalError("the shared config at this site is another one")
+        if make_algorithm(ask.algorithm, ask.options) != self._algorithm:
+            raise RefusalError("this site takes part in another algorithm, or with other options")
+        if ask.public not in ("", self._expected.public[1]):
+            raise RefusalError(f"the public set is version {self._expected.public[1] or 'none'}, not {ask.public:.16}")
+        site_data = self._sites[ask.site]
+        private = self._private.read(ask.site, ask.start)
+        site = Site(
+            registration=site_data.registration,
+            spec=site_data.spec,
+            splits=self._splits(site_data, ask),
+            model=self._working_model(site_data.spec),
+            start=lambda: self._start(site_data.spec),
+            private=private,
+            models=self._models,
+            round=ask.round,
+            exchange=ask.exchange,
+            secret=self._secret,
+            tables=self._tables.setdefault(site_data.spec.model_key, Tables(lambda: self._start(site_data.spec))),
+        )
+        method = site_method(self._algorithm, ask.method)
+        message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
+        payload = method(site, *message)
+        if site_data.poisoned and isinstance(payload, Predictions | PredictedLabels):
+            payload = payload.misleading()
+        packed = payload.pack(self._compression)
+        site_data.policy.check(packed)
+        version = ask.start
+        if site.kept and ask.commit is not None:
+            version = ask.commit
+            self._private.write(ask.site, version, {**private, **site.kept})
+        self._private.retain(ask.site, {v for v in (ask.start, version, *ask.needed) if v is not None})
+        return Answer(ask.site, packed, version, work=site.work)
+
+    def _splits(self, site_data: SiteData, ask: Ask) -> Mapping[str, Split]:
+        if not ask.public:
+            return site_data.splits
+        if ask.public_set is not None:
+            self._public_sets.put(ask.public_set, ask.public)
+        return {**site_data.splits, "public": self._public_sets.split(ask.public, site_data.spec)}
+
+    def _working_model(self, spec: LearnerSpec) -> nn.Module:
+        """One for all sites with this encoder and these labels."""
+        name = spec.model_key
+        if name not in self._working:
+            self._working[name] = spec.initial_model()
+        return self._working[name]
+
+    def _start(self, spec: LearnerSpec) -> Mapping[str, Tensor]:
+        """A site's own start; most algorithms load the server's weights instead and never need it."""
+        name = spec.model_key
+        if name not in self._starts:
+            self._starts[name] = spec.initial_model().state_dict()
+        return self._starts[name]

@@ -1,0 +1,161 @@
+"""One registry for algorithms, tasks and formats: built-ins by name, then entry points, then what `imports` register.
+
+A name is known before its code is loaded: `grandrounds --help` lists algorithms without importing torch. Others' code
+is registered under the same names in the same way, by a decorator in a module that `imports = ["my_package"]` names, or
+by an entry point of a package that is installed:
+
+    [project.entry-points."grandrounds.algorithms"]
+    scaffold = "grandrounds_scaffold:Scaffold"
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from grandrounds.errors import ConfigError, GrandRoundsError, unknown
+
+if TYPE_CHECKING:
+    from grandrounds.data.formats.source import Format
+    from grandrounds.federation.contract import Algorithm
+    from grandrounds.tasks.task import Task
+
+T = TypeVar("T")
+
+
+class Registry(MutableMapping[str, T], Generic[T]):
+    """By name; what a name stands for is imported when it is first asked for."""
+
+    def __init__(self, kind: str, built_in: Mapping[str, str]) -> None:
+        self.kind, self._built_in = kind, built_in
+        self._loaded: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, value: T) -> None:
+        self._loaded[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._built_in, *self._installed, *self._loaded)))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._built_in or name in self._loaded or name in self._installed
+
+    def register(self, name: str, value: T, where: str) -> None:
+        """Add what a module brings; `where` is its import path, by which a built-in knows itself."""
+        if self._built_in.get(name, where) != where:
+            raise ConfigError(f"'{where}' registers the {self.kind} '{name}', which is built in; give it another name")
+        self._loaded[name] = value
+
+    def named(self, name: str) -> T:
+        """What stands under the name, or a sentence with the nearest known one."""
+        if name not in self:
+            raise ConfigError(unknown(self.kind, name, self))
+        return self[name]
+
+    def _load(self, name: str) -> T:
+        if name in self._built_in:
+            module, _, attribute = self._built_in[name].partition(":")
+            found: T = getattr(importlib.import_module(module), attribute)
+            return found
+        point = self._installed[name]
+        try:
+            loaded: T = point.load()
+        except (ImportError, AttributeError) as error:
+            package = "" if point.dist is None else f" of the package '{point.dist.name}'"
+            raise GrandRoundsError(f"the {self.kind} '{name}'{package} can't be loaded: {error}") from error
+        return loaded
+
+    @cached_property
+    def _installed(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=f"grandrounds.{self.kind}s")}
+
+
+def _places(room: str, attributes: Mapping[str, str]) -> dict[str, str]:
+    return {name: f"grandrounds.{room}.{place}" for name, place in attributes.items()}
+
+
+ALGORITHMS: Registry[type[Algorithm]] = Registry(
+    "algorithm",
+    _places(
+        "algorithms",
+        {
+            "centralized": "centralized:Centralized",
+            "fedatt": "fedatt:FedAtt",
+            "fedavg": "fedavg:FedAvg",
+            "feded": "feded:FedED",
+            "fedlcc": "fedlcc:FedLCC",
+            "fedner": "fedner:FedNER",
+            "fedprox": "fedprox:FedProx",
+            "lazy_mil": "lazy_mil:LazyMIL",
+            "local_only": "local_only:LocalOnly",
+            "moon": "moon:Moon",
+            "validation_only": "validation_only:ValidationOnly",
+        },
+    ),
+)
+TASKS: Registry[type[Task]] = Registry(
+    "task",
+    _places(
+        "tasks",
+        {
+            "sentence_re": "sentence_re:SentenceRE",
+            "document_re": "document_re:DocumentRE",
+            "distant_re": "distant_re:DistantRE",
+            "ner": "ner:NER",
+            "masked_lm": "masked_lm:MaskedLM",
+        },
+    ),
+)
+FORMATS: Registry[Format] = Registry(
+    "format",
+    _places(
+        "data.formats",
+        {
+            "pubtator": "pubtator:FORMAT",
+            "chemdisgene": "chemdisgene:FORMAT",
+            "brat": "brat:FORMAT",
+            "conll": "conll:FORMAT",
+            "biobert-tsv": "biobert_tsv:FORMAT",
+            "i2b2-2010": "i2b2_2010:FORMAT",
+            "docred": "docred:FORMAT",
+            "eog": "eog:FORMAT",
+            "opennre": "opennre:FORMAT",
+            "nre": "nre:FORMAT",
+            "bere": "bere:FORMAT",
+            "json": "documents_json:FORMAT",
+            "text": "text:FORMAT",
+            "lines": "lines:FORMAT",
+            "ade": "ade:FORMAT",
+            "cadec": "cadec:FORMAT",
+            "smm4h": "smm4h:FORMAT",
+            "i2b2-2012": "i2b2_2012:FORMAT",
+            "mimic-notes": "mimic_notes:FORMAT",
+            "notes-json": "notes_json:FORMAT",
+        },
+    ),
+)
+
+
+def load_modules(names: Iterable[str]) -> None:
+    """Import modules that register algorithms, tasks or formats."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ConfigError(
+                f"imports: the module '{name}' can't be imported ({error}); install its package, or put its folder on "
+                "PYTHONPATH"
+            ) from error

@@ -1,0 +1,85 @@
+"""Finished run folders as one comparison: its rows with their evidence, and what compare.json holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grandrounds.metrics.outcomes import OUTCOMES
+from grandrounds.metrics.score import Score
+from grandrounds.reports.evidence import Evidence, remarks, with_evidence
+from grandrounds.reports.report import write_report
+from grandrounds.reports.runs import Result
+from grandrounds.reports.tables import ComparisonRow, comparison_rows, to_csv, to_json
+from grandrounds.runs.provenance import provenance
+
+KEPT = (
+    "algorithm",
+    "seed",
+    "rounds",
+    "best_round",
+    "selected_by",
+    "validation",
+    "test",
+    "seconds",
+    "steps",
+    "examples",
+    "bytes_up",
+    "bytes_down",
+    "bytes_up_per_site_round",
+    "bytes_down_per_site_round",
+    "peak_memory_mb",
+    "commit",
+)
+
+
+def comparison(
+    runs: Sequence[tuple[str, Path]], baseline: str, folder: Path
+) -> tuple[list[ComparisonRow], dict[str, Any]]:
+    """Of runs, each the name of its arm and where it is: the rows, and all for a JSON, with paths from the folder."""
+    results = [json.loads((place / "result.json").read_text(encoding="utf-8")) for _, place in runs]
+    names = [name for name, _ in runs]
+    folders = {name: [place for own, place in runs if own == name] for name in names}
+    evidence = Evidence.of(folders)
+    rows = comparison_rows([Result.model_validate(result) for result in results], names)
+    rows = with_evidence(rows, evidence, baseline)
+    content = {
+        **provenance(),
+        "rows": json.loads(to_json(rows)),
+        "differences": evidence.differences(),
+        "remarks": list(remarks(rows, len(folders[names[0]]))),
+        "runs": [_brief(name, place, own, folder) for (name, place), own in zip(runs, results, strict=True)],
+    }
+    return rows, content
+
+
+def write_comparison(runs: Sequence[tuple[str, Path]], baseline: str, folder: Path) -> list[ComparisonRow]:
+    """The rows, also as compare.csv, compare.json and report.html in the folder."""
+    rows, content = comparison(runs, baseline, folder)
+    (folder / "compare.csv").write_text(to_csv(rows), encoding="utf-8")
+    (folder / "compare.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_report([place for _, place in runs], folder / "report.html")
+    return rows
+
+
+def _brief(name: str, place: Path, result: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    outcomes = place / OUTCOMES
+    inside = outcomes.exists() and outcomes.is_relative_to(folder)
+    return {
+        "name": name,
+        **{key: result.get(key) for key in KEPT},
+        "history": _history(place),
+        "outcomes": str(outcomes.relative_to(folder)) if inside else None,
+    }
+
+
+def _history(place: Path) -> list[dict[str, float | None]]:
+    """By round what the run is judged by on validation data, where it was measured."""
+    lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        {"round": line["round"], "validation": Score.model_validate(line["validation"]).headline.value}
+        for line in lines
+        if "validation" in line
+    ]

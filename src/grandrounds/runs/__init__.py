@@ -1,0 +1,1 @@
+"""A run: its folder, checkpoints, round loop, and where its figures come from."""

@@ -1,0 +1,120 @@
+"""A run is a folder: config, metrics by round, audit log, checkpoints, result, model and report."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from grandrounds.config.schema import Config, make_config
+from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.federation.files import disk_error, write_whole
+
+# All that a run leaves which ended before round 1: by a kill, or by a mistake in its config.
+BEGUN = (".lock", "vocabulary", "start.safetensors", "spool", "registrations.json", ".*.part")
+
+
+class RunFolder:
+    """A folder that one process at a time may write to."""
+
+    def __init__(self, path: Path, config: Config, resume: bool) -> None:
+        self.path = path
+        occupied = (path / "config.toml").exists()
+        if path.exists() and not path.is_dir():
+            raise GrandRoundsError(f"'{path}' is a file; choose a folder with --out")
+        if not occupied and path.exists() and not all(map(_begun, path.iterdir())):
+            raise GrandRoundsError(f"'{path}' is not empty and holds no run; choose another folder with --out")
+        if occupied and not resume:
+            raise GrandRoundsError(
+                f"'{path}' holds another run; go on with it by --resume, or choose another folder with --out"
+            )
+        if occupied:
+            self._same_run(config)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = (path / ".lock").open("w")
+        except OSError as error:
+            raise disk_error(error, path) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise GrandRoundsError(
+                f"another process is running in '{path}'; wait for it, or choose another folder"
+            ) from error
+        if not occupied:
+            for left in path.iterdir():
+                if left.name != ".lock":
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+    def claim(self, config: Config) -> None:
+        """From here on the folder holds this run and no other: its data could be read and dealt out."""
+        write_whole(self.path / "config.toml", config.to_toml().encode())
+
+    def _same_run(self, config: Config) -> None:
+        import tomllib
+
+        try:
+            held = make_config(tomllib.loads((self.path / "config.toml").read_text(encoding="utf-8")))
+        except (OSError, ValueError, ConfigError) as error:
+            raise GrandRoundsError(
+                f"'{self.path}/config.toml' is not that of a run ({error}); choose another folder with --out"
+            ) from error
+        if held.digest() != config.digest():
+            ours, theirs = _flat(config.decisive()), _flat(held.decisive())
+            changed = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+            raise ConfigError(
+                f"'{self.path}' holds a run with another config ({', '.join(changed[:3])} differ); "
+                "resume it with its own config.toml, or choose another folder with --out"
+            )
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """What a finished run found."""
+        path = self.path / "result.json"
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+    def metrics(self) -> list[dict[str, Any]]:
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        whole = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a crash may have torn the last line
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def rewind(self, round: int) -> None:
+        """Forget the metrics of rounds after this one: they will be run again."""
+        kept = [json.dumps(line) + "\n" for line in self.metrics() if line["round"] <= round]
+        write_whole(self.path / "metrics.jsonl", "".join(kept).encode())
+
+    def add_metrics(self, line: dict[str, Any]) -> None:
+        try:
+            with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise disk_error(error, self.path / "metrics.jsonl") from error
+
+    def finish(self, result: dict[str, Any]) -> None:
+        write_whole(self.path / "result.json", (json.dumps(result, indent=1) + "\n").encode())
+
+    def close(self) -> None:
+        self._lock.close()
+
+
+def _begun(item: Path) -> bool:
+    return any(fnmatchcase(item.name, pattern) for pattern in BEGUN)
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    out = {}
+    for key, value in content.items():
+        if isinstance(value, dict):
+            out.update(_flat(value, f"{prefix}{key}."))
+        else:
+            out[prefix + key] = value
+    return out

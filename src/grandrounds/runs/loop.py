@@ -1,0 +1,350 @@
+"""The round loop: choose a cohort, run the algorithm's round, evaluate, checkpoint; then select, test and save.
+
+Killed at any moment and resumed, it ends with the same bits: every random draw is named by round and site, and a
+checkpoint holds all that lives on from round to round.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from grandrounds import __version__
+from grandrounds.config.schema import Config
+from grandrounds.errors import ConfigError
+from grandrounds.federation.audit import Audit
+from grandrounds.federation.contract import Cohort, Registration
+from grandrounds.federation.coordinator import (
+    AbandonedError,
+    Federation,
+    Ledger,
+    RoundCohort,
+    check_registrations,
+    weight,
+)
+from grandrounds.federation.exchange import Transport
+from grandrounds.federation.learner import VALIDATION, Server, save_outcomes
+from grandrounds.federation.seeds import generator
+from grandrounds.runs.card import model_card
+from grandrounds.runs.checkpoints import Checkpoints, Progress
+from grandrounds.runs.folder import RunFolder
+from grandrounds.runs.provenance import provenance
+from grandrounds.setup.server import ServerSetup
+from grandrounds.tasks.saved import save_model
+
+COUNTED = ("steps", "examples", "server_steps", "server_examples", "bytes_up", "bytes_down")
+"""What rounds add up to: the work of sites and server together, the server's part of it, and what travelled."""
+
+
+class Watcher(Protocol):
+    """Whoever wants to see a run go on: a progress bar, a test."""
+
+    def say(self, sentence: str) -> None: ...
+    def started(self, setup: ServerSetup, rounds: int, done: int) -> None: ...
+    def asking(self, round: int, sites: int) -> None: ...
+    def answered(self, site: str) -> None: ...
+    def finished_round(self, metrics: Mapping[str, Any]) -> None: ...
+
+
+class Silent:
+    """Nobody watches."""
+
+    def say(self, sentence: str) -> None: ...
+    def started(self, setup: ServerSetup, rounds: int, done: int) -> None: ...
+    def asking(self, round: int, sites: int) -> None: ...
+    def answered(self, site: str) -> None: ...
+    def finished_round(self, metrics: Mapping[str, Any]) -> None: ...
+
+
+class RoundLoop:
+    """The rounds of one run, from the first or from where it was left."""
+
+    def __init__(
+        self,
+        config: Config,
+        folder: RunFolder,
+        setup: ServerSetup,
+        sites: Sequence[Registration],
+        transport: Transport,
+        watcher: Watcher,
+        terms: str | None = None,
+    ) -> None:
+        """`terms` is the digest of what all sites must agree on; by default the config's."""
+        self.config, self.folder, self.setup, self.watcher = config, folder, setup, watcher
+        self.algorithm = config.make_algorithm()
+        self.sites = list(sites)
+        self.server = Server(setup.spec, setup.splits, setup.model)
+        self.checkpoints = Checkpoints(folder.checkpoints, watcher.say)
+        self.audit = Audit(folder.path / "audit.jsonl")
+        self.transport = transport
+        self.ledger = Ledger()
+        self.federation = Federation(
+            algorithm=self.algorithm,
+            transport=transport,
+            ledger=self.ledger,
+            expected=setup.expected,
+            audit=self.audit,
+            config=config.digest() if terms is None else terms,
+            weight_by=config.federation.weight_by or self.algorithm.weight_by,
+            min_replies=config.federation.min_replies,
+            public=setup.public if self.algorithm.public_at_sites else None,
+            watch=watcher.answered,
+        )
+        self.progress = Progress()
+        self.provenance = provenance()
+
+    def go(self) -> dict[str, Any]:
+        rounds = self.config.federation
+        self._begin()
+        self.watcher.started(self.setup, rounds.rounds, self.progress.round)
+        while self.progress.round < rounds.rounds and not self._patience_lost() and not self._target_reached():
+            self._round(self.progress.round + 1)
+        self._select()
+        return self._conclude()
+
+    def _begin(self) -> None:
+        """Start anew, or from the last good checkpoint."""
+        labels = None if self.config.labels_may_differ else self.setup.spec.task.labels
+        check_registrations(self.sites, labels, self.setup.expected.manifest)
+        for site in self.sites:
+            weight(site, self.federation.weight_by)  # ConfigError here, not after the first site has trained
+        saved = self.checkpoints.last() if any(self.folder.checkpoints.glob("round-*")) else None
+        self.ledger.pinned = self.checkpoints.pinned()  # a start that asks sites must not make them forget
+        cohort = self._cohort(self.sites, 0)
+        self.algorithm.start(self.server, cohort)
+        cohort.finish()
+        if saved is not None:
+            self.progress, state = saved
+            self.server.restore(state)
+            self.ledger.versions = dict(self.progress.versions)
+            self.ledger.holding = set(self.progress.holding)
+            self.folder.rewind(self.progress.round)
+            self.audit.write(event="resumed", round=self.progress.round)
+        else:
+            self.audit.write(event="started", algorithm=self.algorithm.name, config=self.config.digest())
+            self._keep_model()
+            self._checkpoint()
+
+    def _round(self, round: int) -> None:
+        began = time.perf_counter()
+        chosen = self._choose(round)
+        self.watcher.asking(round, len(chosen))
+        self.server.begin(round)
+        before, versions = self.server.snapshot(), dict(self.ledger.versions)
+        # Whatever is asked in this round, sites keep what they would need if it were abandoned.
+        self.ledger.pinned = [*self.checkpoints.pinned(), versions]
+        cohort = self._cohort(chosen, round)
+        abandoned = None
+        try:
+            self.algorithm.round(self.server, cohort)
+            cohort.finish()
+        except AbandonedError as problem:
+            abandoned = str(problem)
+            self.server.restore(before)
+            self.ledger.versions = versions
+            self.watcher.say(abandoned)
+        answered = [site for site in chosen if site.site not in cohort.traffic.lost]
+        diagnostics = self._diagnose(answered, round) if abandoned is None else {}
+        self.progress = replace(self.progress, round=round)
+        last = round == self.config.federation.rounds
+        scores, better = {}, False
+        if last or round % self.config.federation.evaluate_every == 0:
+            scores = self._evaluate(round)
+            better = self._judge(round, scores)
+        metrics = {
+            "round": round,
+            "sites": [site.site for site in chosen],
+            "replies": cohort.traffic.replies,
+            "lost": cohort.traffic.lost,
+            "abandoned": abandoned is not None,
+            "bytes_up": cohort.traffic.bytes_up,
+            "bytes_down": cohort.traffic.bytes_down,
+            **(cohort.traffic.work + self.server.work)._asdict(),
+            **{f"server_{what}": number for what, number in self.server.work._asdict().items()},
+            **scores,
+            **({"diagnostics": diagnostics} if diagnostics else {}),
+        }
+        metrics["seconds"] = round_to(time.perf_counter() - began, 4)
+        # First the metrics: a resumed run forgets those after its checkpoint, and could not make up for missing ones.
+        self.folder.add_metrics(metrics)
+        self._keep_model()
+        if last or better or round % self.config.federation.checkpoint_every == 0:
+            self._checkpoint()
+        self.watcher.finished_round(metrics)
+
+    def _choose(self, round: int) -> list[Registration]:
+        """m = max(C K, 1) sites at random (FedED, Algorithm 1), the same for the same seed and round."""
+        wanted = max(int(self.config.federation.fraction * len(self.sites) + 0.5), 1)
+        drawn = torch.randperm(len(self.sites), generator=generator(self.config.seed, "server", round, "cohort"))
+        return [self.sites[i] for i in sorted(drawn[:wanted].tolist())]
+
+    def _cohort(self, sites: list[Registration], round: int, read_only: bool = False) -> RoundCohort:
+        return self.federation.cohort(sites, round, read_only)
+
+    def _diagnose(self, answered: list[Registration], round: int) -> dict[str, float]:
+        """What was trained is good whether or not sites tell how it went."""
+        cohort = self._cohort(answered, round, read_only=True)
+        try:
+            return dict(self.algorithm.diagnose(self.server, cohort))
+        except AbandonedError:
+            self.watcher.say(f"no diagnostics of round {round}: too few sites gave them")
+            return {}
+
+    def _evaluate(self, round: int) -> dict[str, Any]:
+        wanted = [split for split in self.config.federation.evaluate_on if split in self.setup.scored]
+        return self._scores(wanted, round)
+
+    def _scores(self, splits: Iterable[str], round: int) -> dict[str, Any]:
+        """A score a split; one that sites refuse to give is said and left out, for what was trained is still good."""
+        task, scores = self.setup.spec.task, {}
+        splits = sorted(splits, key=lambda split: split != VALIDATION)  # what is decided there holds for the others
+        if VALIDATION not in splits and not self.algorithm.personal:
+            self.server.calibrate()
+        for split in splits:
+            everyone: Cohort = self._cohort(self.sites, round, read_only=True)
+            try:
+                counted = self.algorithm.evaluate(self.server, everyone, split)
+            except AbandonedError as problem:
+                self.watcher.say(f"no score on {split}: {problem}")
+                continue
+            scores[split] = summary({who: task.score(counts) for who, counts in counted.items()})
+        return scores
+
+    def _judge(self, round: int, scores: Mapping[str, Any]) -> bool:
+        """Whether this is the best round so far by validation; the test set has no say."""
+        if "validation" not in scores:
+            return False
+        f1 = scores["validation"][self.setup.spec.task.criterion]
+        better = self.progress.best_round is None or f1 > self.progress.best_f1
+        self.progress = replace(
+            self.progress,
+            best_round=round if better else self.progress.best_round,
+            best_f1=f1 if better else self.progress.best_f1,
+            stale=0 if better else self.progress.stale + 1,
+        )
+        return bool(better)
+
+    def _patience_lost(self) -> bool:
+        patience = self.config.federation.early_stopping
+        return 0 < patience <= self.progress.stale
+
+    def _target_reached(self) -> bool:
+        target = self.config.federation.stop_at_f1
+        history = self.folder.metrics() if target else []
+        return bool(history) and history[-1].get("test", {}).get("f1", 0.0) >= target
+
+    def _checkpoint(self) -> None:
+        self.transport.flush()
+        self.progress = replace(
+            self.progress,
+            versions=dict(self.ledger.versions),
+            holding=sorted(self.ledger.holding),
+            audit=self.audit.head,
+        )
+        self.checkpoints.save(self.progress, self.server.snapshot())
+        self.ledger.pinned = self.checkpoints.pinned()
+
+    def _select(self) -> None:
+        """Go back to the round that was best on validation, private states of sites included."""
+        if self.progress.best_round not in (None, self.progress.round):
+            best, state = self.checkpoints.load(self.progress.best_round)
+            self.server.restore(state)
+            self.ledger.versions = dict(best.versions)
+
+    def _conclude(self) -> dict[str, Any]:
+        last, self.server.outcomes = self.progress.round, {}
+        scores = self._scores((split for split in ("validation", "test") if split in self.setup.scored), last)
+        result = self._result(scores)
+        if self.algorithm.personal:
+            everyone = self._cohort(self.sites, last, read_only=True)
+            self.algorithm.finish(self.server, everyone)
+            everyone.finish()
+        else:
+            self._save(self.folder.path / "model", model_card(self.config, result))
+            save_outcomes(self.server, self.folder.path)
+        result["audit_head"] = self.audit.head  # saving models was logged too
+        self.folder.finish(result)
+        self.audit.close()
+        return result
+
+    def _keep_model(self) -> None:
+        """Before the checkpoint: a run that is cut short makes a round up only as long as there is none of it."""
+        if self.config.federation.keep_models and not self.algorithm.personal:
+            self._save(self.folder.path / "models" / f"round-{self.progress.round:05d}")
+
+    def _save(self, folder: Path, card: str = "") -> None:
+        spec = self.setup.spec
+        save_model(folder, spec.task, spec.encoder, self.server.model, card)
+
+    def _result(self, scores: Mapping[str, Any]) -> dict[str, Any]:
+        history = self.folder.metrics()
+        asked = sum(len(line["sites"]) for line in history)
+        return {
+            "grandrounds": __version__,
+            "task": self.setup.spec.task.name,
+            "algorithm": self.algorithm.name,
+            "encoder": Path(self.config.model.encoder).name,
+            "seed": self.config.seed,
+            "rounds": self.progress.round,
+            "rounds_planned": self.config.federation.rounds,
+            "best_round": self.progress.best_round,
+            "selected_by": "validation" if self.progress.best_round is not None else "last round",
+            "test": scores.get("test"),
+            "validation": scores.get("validation"),
+            "seconds": round_to(sum(line["seconds"] for line in history), 3),
+            **{what: sum(line[what] for line in history) for what in COUNTED},
+            "bytes_up_per_site_round": round_to(sum(line["bytes_up"] for line in history) / asked, 1),
+            "bytes_down_per_site_round": round_to(sum(line["bytes_down"] for line in history) / asked, 1),
+            "peak_memory_mb": peak_memory_mb(),
+            "sites": [row.to_dict() for row in self.setup.table],
+            "left_out": list(self.setup.left_out),
+            "notes": dict(self.setup.notes),
+            "audit_head": self.audit.head,
+            **self.provenance,
+        }
+
+
+def summary(scores: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """One learner's score, or the mean of several with their spread; curves have no mean."""
+    if not scores:
+        raise ConfigError("no site could be evaluated")
+    if len(scores) == 1:
+        return next(iter(scores.values()))
+    first = next(iter(scores.values()))
+    numbers = [name for name in first if isinstance(first[name], float)]
+    out: dict[str, Any] = {name: float(np.mean([score[name] for score in scores.values()])) for name in numbers}
+    for name in ("f1", "auc", "loss"):
+        if name in numbers:
+            out[f"{name}_std"] = float(np.std([score[name] for score in scores.values()]))
+    out |= {name: value for name, value in first.items() if isinstance(value, int | str)}  # of the test set, not of who
+    labels = list(dict.fromkeys(label for score in scores.values() for label in score["per_class"]))
+    out["per_class"] = {
+        label: _class_mean([score["per_class"].get(label) for score in scores.values()]) for label in labels
+    }
+    out["learners"] = {who: {name: score[name] for name in numbers} for who, score in scores.items()}
+    return out
+
+
+def _class_mean(scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Over the learners that know the class."""
+    known = [score for score in scores if score is not None]
+    return {name: type(value)(np.mean([score[name] for score in known])) for name, value in known[0].items()}
+
+
+def peak_memory_mb() -> int:
+    """The largest site_data size of this process, or of a worker."""
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return int(max(peaks) // unit)
+
+
+def round_to(value: float, digits: int) -> float:
+    return round(value, digits)

@@ -1,0 +1,74 @@
+"""Run a config on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grandrounds.config.schema import Config, load_config, make_config
+from grandrounds.federation.exchange import Transport
+from grandrounds.federation.runner import SiteRunner
+from grandrounds.runs.folder import RunFolder
+from grandrounds.runs.loop import RoundLoop, Silent, Watcher
+from grandrounds.simulation.in_process import InProcess
+from grandrounds.simulation.prepare import Simulation, prepare
+from grandrounds.simulation.workers import Workers
+
+
+def run(
+    config: str | Path | Mapping[str, Any] | Config,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    out: str | Path,
+    data: str | Path | None = None,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+) -> dict[str, Any]:
+    """Run a config (a TOML file, or its content) in the folder `out`; the result is what `result.json` holds."""
+    if isinstance(config, Config):
+        made, base = config, Path()
+    elif isinstance(config, Mapping):
+        made, base = make_config(config, overrides), Path()
+    else:
+        texts = [
+            f"{key}={value!r}" if isinstance(value, str) else f"{key}={value}"
+            for key, value in (overrides or {}).items()
+        ]
+        made, base = load_config(Path(config), texts), Path(config).parent
+    return run_config(made, Path(data) if data else base, Path(out), resume=resume, watcher=watcher)
+
+
+def run_config(
+    config: Config, base: Path, out: Path, *, resume: bool = False, watcher: Watcher | None = None
+) -> dict[str, Any]:
+    """Run an experiment to its end, or on to its end, and give its result."""
+    watcher = watcher or Silent()
+    folder = RunFolder(out, config, resume)
+    try:
+        if folder.result is not None and folder.result["rounds_planned"] >= config.federation.rounds:
+            watcher.say(f"this run is already finished: {out}")
+            return folder.result
+        simulation = prepare(config, base, out)
+        folder.claim(config)
+        transport = _transport(config, base, out, simulation)
+        try:
+            sites = [site_data.registration for _, site_data in sorted(simulation.sites.items())]
+            return RoundLoop(config, folder, simulation, sites, transport, watcher).go()
+        finally:
+            transport.close()
+    finally:
+        folder.close()
+
+
+def _transport(config: Config, base: Path, out: Path, simulation: Simulation) -> Transport:
+    if config.workers == 1:
+        return InProcess(simulation.runner(config, out, memory=1 << 30))
+    return Workers(worker_runner, (config.model_dump(), base, out), config.workers, out / "spool")
+
+
+def worker_runner(content: dict[str, Any], base: Path, out: Path) -> SiteRunner:
+    """The same sites in a worker process; what they keep goes straight to disk, where every worker finds it."""
+    config = make_config(content)
+    simulation = prepare(config, base, out)
+    return simulation.runner(config, out, memory=0, model=simulation.model)

@@ -1,0 +1,220 @@
+"""Before round 1 a coordinator and its sites compare what they hold; a site's own side is read from its enrolment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+import grandrounds
+from grandrounds.config.schema import load_config
+from grandrounds.deployment.consortium import Consortium, Founded, create, server_ground
+from grandrounds.deployment.dry_run import dry_run
+from grandrounds.deployment.enrolment import read_enrolment
+from grandrounds.deployment.handler import MessageHandler
+from grandrounds.deployment.handshake import Handshake
+from grandrounds.deployment.keys import make_key
+from grandrounds.deployment.site import open_handler, read_holding
+from grandrounds.deployment.terms import read_terms
+from grandrounds.errors import ConfigError, DataError, GrandRoundsError
+from tests.conftest import corpus, sentence, write_corpus
+from tests.deployment.grids import MemoryGrid, apps, over
+from tests.hosts import SITES, Hosts
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Callable[[str], Path]) -> Hosts:
+    made = Hosts(tmp_path_factory.mktemp("consortium"), encoder_folder("bert"))
+    founded = Founded(
+        name="test", sites=list(SITES), hosts=["127.0.0.1"], port=8000, bind="127.0.0.1", data=str(made.folder)
+    )
+    create(made.root, founded, load_config(made.config))
+    for site in SITES:
+        enrolment = read_enrolment(made.enrolment(site))
+        enrolment.key.parent.mkdir()
+        make_key(enrolment.key, enrolment.public_key)
+    return made
+
+
+def handler(hosts: Hosts, site: str, data: Path | None = None) -> MessageHandler:
+    enrolment = read_enrolment(hosts.enrolment(site))
+    return open_handler(enrolment, read_holding(enrolment, [data or hosts.folder / f"{site}.jsonl"], "json"), print)
+
+
+class Liar:
+    """A handler that says something else when it is greeted."""
+
+    def __init__(self, honest: MessageHandler, **lies: Any) -> None:
+        self.honest, self.lies, self.told = honest, lies, ""
+
+    def __call__(self, note: Any, payloads: Any) -> Any:
+        if note["what"] == "refused":
+            self.told = note["why"]
+        said, sent = self.honest(note, payloads)
+        return ({**said, "hello": {**said["hello"], **self.lies}} if "hello" in said else said), sent
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+
+    def say(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+
+def handshake(hosts: Hosts, made: Any, saved: Path, watcher: Any = None) -> Handshake:
+    consortium = Consortium(hosts.root)
+    terms = read_terms(hosts.root / "terms")
+    setup = server_ground(consortium.config, hosts.folder, terms)
+    keys: Any = dict.fromkeys(made)
+    return Handshake(over(MemoryGrid(apps(made)), saved.parent), setup, terms, keys, saved, watcher or Heard())
+
+
+def test_sites_that_fit_are_registered_and_known_again(hosts: Hosts, tmp_path: Path) -> None:
+    made = {site: handler(hosts, site) for site in SITES}
+    first = handshake(hosts, made, tmp_path / "saved.json").open(3, lambda: None, 1.0)
+    assert [(site.site, site.counts["examples"]) for site in first] == [(site, 24) for site in SITES]
+    assert first[0].labels == ["None", "TeRP", "TrIP"]
+    assert handshake(hosts, made, tmp_path / "saved.json").open(3, lambda: None, 1.0) == first
+
+
+LIES: list[tuple[dict[str, Any], str]] = [
+    ({"version": "9.9"}, f"site 'mercy' runs grandrounds 9.9, the coordinator {grandrounds.__version__}"),
+    ({"tokenizer": "feed"}, "site 'mercy' has the tokenizer feed, the coordinator "),
+    ({"terms": "0123456789abcdef0"}, r"enrolled on other terms \(0123456789abcdef\) than the coordinator's \("),
+    ({"labels": ["None", "X"]}, "site 'mercy' has the labels None, X; the server has None, TeRP, TrIP"),
+    ({"manifest": {"head.bias": [4]}}, "site 'mercy' shares .* with shape"),
+    ({"site": "general"}, "site 'mercy' calls itself 'general'"),
+    ({"counts": {"examples": -3, "notes": 1}}, "site 'mercy' registered counts that can't be"),
+    ({"counts": {"notes": 1}}, "site 'mercy' registered counts that can't be"),
+    ({"counts": "many"}, "site 'mercy' did not say who it is"),
+    ({"counts": {"examples": float("inf"), "notes": 1}}, "site 'mercy' did not say who it is"),
+    ({"counts": {"examples": 10**400, "notes": 1}}, "site 'mercy' registered counts that can't be"),
+]
+
+
+@pytest.mark.parametrize(("lies", "sentence"), LIES)
+def test_a_site_that_does_not_fit_is_refused_and_told(
+    hosts: Hosts, tmp_path: Path, lies: dict[str, Any], sentence: str
+) -> None:
+    made: Any = {site: handler(hosts, site) for site in SITES}
+    made["mercy"] = liar = Liar(made["mercy"], **lies)
+    with pytest.raises(ConfigError, match=sentence) as refusal:
+        handshake(hosts, made, tmp_path / "saved.json").open(3, lambda: None, 1.0)
+    assert liar.told == str(refusal.value)
+    assert liar.honest.ended == str(refusal.value)
+    assert not (tmp_path / "saved.json").exists()
+
+
+def test_a_site_whose_data_changed_since_round_1_is_refused_and_the_others_go_on(hosts: Hosts, tmp_path: Path) -> None:
+    made = {site: handler(hosts, site) for site in SITES}
+    first = handshake(hosts, made, tmp_path / "saved.json").open(3, lambda: None, 1.0)
+    made["mercy"] = handler(hosts, "mercy", write_corpus(tmp_path / "fewer.jsonl", corpus(12)))
+    heard = Heard()
+    assert handshake(hosts, made, tmp_path / "saved.json", heard).open(3, lambda: None, 1.0) == first
+    sentence = "site 'mercy' has other data than when the run began; start a new run"
+    assert heard.sentences[-1] == made["mercy"].ended == sentence
+
+
+def test_a_withdrawn_key_is_said_and_a_torn_registration_explained(hosts: Hosts, tmp_path: Path) -> None:
+    made, saved, heard = {site: handler(hosts, site) for site in SITES}, tmp_path / "saved.json", Heard()
+    handshake(hosts, made, saved).open(3, lambda: None, 1.0)
+    two = handshake(hosts, made, saved, heard)
+    two._keys = {site: key for site, key in two._keys.items() if site != "mercy"}
+    assert [site.site for site in two.open(2, lambda: None, 1.0)] == ["charity", "general"]
+    assert heard.sentences[0] == "mercy registered, but the key is gone: the run goes on without"
+    saved.write_text("[{")
+    with pytest.raises(GrandRoundsError, match=r"saved\.json' was edited or torn"):
+        handshake(hosts, made, saved).open(3, lambda: None, 1.0)
+
+
+def test_where_enough_fit_the_others_go_on_without_the_misfit(hosts: Hosts, tmp_path: Path) -> None:
+    made: Any = {site: handler(hosts, site) for site in SITES}
+    made["mercy"] = Liar(made["mercy"], version="9.9")
+    met = handshake(hosts, made, tmp_path / "saved.json").open(2, lambda: None, 1.0)
+    assert [site.site for site in met] == ["charity", "general"]
+
+
+def test_a_site_with_another_public_set_is_named(hosts: Hosts, tmp_path: Path) -> None:
+    made: Any = {site: handler(hosts, site) for site in SITES}
+    made["mercy"] = Liar(made["mercy"], public=["beefbeefbeefbeef"])
+    heard = Heard()
+    handshake(hosts, made, tmp_path / "saved.json", heard).open(3, lambda: None, 1.0)
+    assert any("site 'mercy' holds version beefbeefbeefbeef of the public set" in said for said in heard.sentences)
+
+
+def test_terms_hold_no_path_and_no_data(hosts: Hosts) -> None:
+    for path in (hosts.root / "enrolment").rglob("*"):
+        if path.is_file() and path.suffix != ".safetensors" and "private" not in path.parts:
+            text = path.read_text()
+            assert str(hosts.folder) not in text
+            assert "aspirin" not in text or path.name in ("tokenizer.json", "vocab.txt")  # the encoder's vocabulary
+    assert not list((hosts.root / "enrolment").rglob("ca.key"))
+
+
+def test_the_digest_of_the_terms_is_of_all_that_counts(hosts: Hosts) -> None:
+    terms = read_terms(hosts.root / "terms")
+    assert read_terms(hosts.enrolment("mercy") / "terms").digest == terms.digest
+    config = terms.config
+    longer = config.model_copy(update={"federation": config.federation.model_copy(update={"rounds": 99})})
+    assert replace(terms, config=longer).digest == terms.digest
+    other = config.model_copy(update={"seed": 2})
+    assert replace(terms, config=other).digest != terms.digest
+    assert replace(terms, public=(1, "x")).digest != terms.digest
+
+
+def test_labels_that_the_federation_does_not_know_are_refused_at_home(hosts: Hosts, tmp_path: Path) -> None:
+    strange = sentence("d", ["The ", ("aspirin", "treatment"), " hid ", ("pain", "problem"), " ."], {(0, 1): "Hides"})
+    write_corpus(tmp_path / "strange.jsonl", [*corpus(8), strange])
+    with pytest.raises(DataError, match=r"relation type 'Hides' is not in the label set \(TeRP, TrIP\)"):
+        handler(hosts, "mercy", tmp_path / "strange.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ({"name": "a"}, "coordinator: field required"),
+        ({"name": "a", "coordinator": "h:1", "encodr": "x"}, "did you mean"),
+        ({"name": "a", "coordinator": "h:1", "insecure": "perhaps"}, "insecure"),
+    ],
+)
+def test_a_wrong_site_file_is_explained(hosts: Hosts, tmp_path: Path, content: dict[str, Any], problem: str) -> None:
+    (tmp_path / "site.toml").write_text(tomli_w.dumps(content))
+    with pytest.raises(ConfigError, match=problem):
+        read_enrolment(tmp_path)
+
+
+def test_torn_terms_are_explained(hosts: Hosts, tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text((hosts.enrolment("mercy") / "site.toml").read_text())
+    with pytest.raises(GrandRoundsError, match="does not hold the terms of a federation"):
+        _ = read_enrolment(tmp_path).terms
+
+
+def test_a_rehearsal_lists_what_would_leave(hosts: Hosts) -> None:
+    enrolment = read_enrolment(hosts.enrolment("mercy"))
+    holding = read_holding(enrolment, [hosts.folder / "mercy.jsonl"], "json")
+    (upload,) = dry_run(enrolment, holding)
+    assert (upload.when, upload.kind, upload.refused) == ("a round", "parameters", "")
+    assert upload.tensors == dict(holding.site_data.registration.manifest)
+    assert upload.bytes > 4 * sum(prod(shape) for shape in upload.tensors.values())
+
+
+def test_a_site_that_comes_after_the_run_began_is_told(hosts: Hosts, tmp_path: Path) -> None:
+    made = {site: handler(hosts, site) for site in SITES}
+    grid = MemoryGrid(apps(made))
+    grid.away = {"mercy"}
+    transport = over(grid, tmp_path)
+    transport.registered = {site: made[site].digest for site in ("charity", "general")}
+    list(transport.converse([("charity", {"what": "hello"}, ())]))
+    assert made["mercy"].ended is None
+    grid.away = set()
+    for _ in range(2):
+        list(transport.converse([("charity", {"what": "hello"}, ())]))
+    assert made["mercy"].ended == "this run began without site 'mercy'; join the next one"
+    log = (hosts.enrolment("mercy") / "private" / "audit.jsonl").read_text()
+    assert log.splitlines()[-1].count('"refused"') == 1

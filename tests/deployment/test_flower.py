@@ -1,0 +1,434 @@
+"""Over Flower's Grid every algorithm ends with the bits of one process, whatever replies meet on their way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+
+import grandrounds
+from grandrounds.config.schema import make_config
+from grandrounds.deployment.flower.records import from_records, to_records
+from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.audit import verify
+from grandrounds.federation.contract import Registration
+from grandrounds.federation.exchange import Answer, Ask
+from grandrounds.federation.payloads import Packed, PayloadError
+from grandrounds.federation.private import MissingVersionError, PrivateStore
+from grandrounds.registry import ALGORITHMS
+from grandrounds.runs.folder import RunFolder
+from grandrounds.runs.loop import RoundLoop, Silent
+from grandrounds.simulation.prepare import prepare
+from tests.conftest import TinyConfig, corpus, task_for, write_corpus
+from tests.deployment.grids import MemoryGrid, Trouble, apps, handlers, over
+from tests.federation import toy
+from tests.hosts import CANARIES, planted
+from tests.simulation.crashes import metrics, timeless
+
+ALGORITHMS["toy"] = toy.Toy
+NAMES = sorted(ALGORITHMS)
+del ALGORITHMS["toy"]
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    ALGORITHMS["toy"] = toy.Toy
+    yield
+    del ALGORITHMS["toy"]
+
+
+def run_over_grid(
+    content: Mapping[str, Any],
+    out: Path,
+    trouble: Trouble = lambda site, reply: [reply],
+    kind: type[MemoryGrid] = MemoryGrid,
+    **options: Any,
+) -> MemoryGrid:
+    """The run of `grandrounds.run`, with a handler and a Grid between the server and each site."""
+    config = make_config(content)
+    folder = RunFolder(out, config, resume=False)
+    simulation = prepare(config, Path(), out)
+    folder.claim(config)
+    host = simulation.runner(config, out, memory=0)
+    grid = kind(apps(handlers(simulation, host, out / "sites")), trouble)
+    sites = [site_data.registration for _, site_data in sorted(simulation.sites.items())]
+    RoundLoop(config, folder, simulation, sites, over(grid, out, **options), Silent()).go()
+    folder.close()
+    return grid
+
+
+def models(out: Path) -> dict[str, bytes]:
+    found = {str(path.relative_to(out)): path.read_bytes() for path in out.glob("model*/**/model.safetensors")}
+    assert found
+    return found
+
+
+def setting(tiny_config: TinyConfig, name: str, **more: Any) -> dict[str, Any]:
+    return tiny_config(**{"algorithm": {"name": name}, "federation.rounds": 2, **task_for(name), **more})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_algorithm_has_the_bits_of_one_process(tiny_config: TinyConfig, tmp_path: Path, name: str) -> None:
+    content = setting(tiny_config, name)
+    grandrounds.run(content, out=tmp_path / "process")
+    run_over_grid(content, tmp_path / "grid")
+    assert models(tmp_path / "grid") == models(tmp_path / "process")
+    assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
+
+
+def test_pretraining_has_the_bits_of_one_process(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    task = {"name": "masked_lm", "length": 32, "next_sentence": True}
+    content = setting(tiny_config, "fedavg", task=task, **{"federation.weight_by": "patients"})
+    grandrounds.run(content, out=tmp_path / "process")
+    run_over_grid(content, tmp_path / "grid")
+    assert models(tmp_path / "grid") == models(tmp_path / "process")
+    assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
+
+
+def test_unlabelled_rows_and_labels_alone_have_the_bits_of_one_process(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    options = {"name": "feded", "upload": "labels", "average": "probabilities"}
+    content = setting(tiny_config, "feded", algorithm=options, **{"data.unlabelled": 0.3})
+    grandrounds.run(content, out=tmp_path / "process")
+    run_over_grid(content, tmp_path / "grid")
+    assert models(tmp_path / "grid") == models(tmp_path / "process")
+    assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
+
+
+def test_diagnostics_are_those_of_one_process(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    content = setting(tiny_config, "fedlcc", **{"algorithm.diagnostics": True})
+    grandrounds.run(content, out=tmp_path / "process")
+    run_over_grid(content, tmp_path / "grid")
+    found = metrics(tmp_path / "grid")[1]["diagnostics"]
+    assert found["cosine_global"] > 0
+    assert found == metrics(tmp_path / "process")[1]["diagnostics"]
+    assert models(tmp_path / "grid") == models(tmp_path / "process")
+
+
+@pytest.mark.parametrize("name", ["feded", "toy"])
+def test_the_logs_of_both_sides_agree(tiny_config: TinyConfig, tmp_path: Path, name: str) -> None:
+    run_over_grid(setting(tiny_config, name), tmp_path / "run")
+
+    def payloads(path: Path, site: str) -> list[tuple[Any, ...]]:
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        keys = ("round", "exchange", "direction", "kind", "bytes", "digest")
+        return [tuple(line[key] for key in keys) for line in lines if "digest" in line and line["site"] == site]
+
+    for folder in sorted((tmp_path / "run" / "sites").iterdir()):
+        ours = payloads(tmp_path / "run" / "audit.jsonl", folder.name)
+        assert ours
+        assert payloads(folder / "audit.jsonl", folder.name) == ours
+        verify(folder / "audit.jsonl")
+
+
+def test_replies_that_come_twice_late_or_for_another_note_are_never_merged(
+    tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    """A thousand of them: every reply is followed by all that came before it, and some come twice at once."""
+    kept: list[Message] = []
+    stale = 0
+
+    def repeated(site: str, reply: Message) -> list[Message]:
+        nonlocal stale
+        again = [*kept[-60:], reply, reply]
+        stale += len(again) - 1
+        kept.append(reply)
+        return again
+
+    content = setting(tiny_config, "toy", **{"federation.rounds": 6, "partition.sites": 4})
+    grandrounds.run(content, out=tmp_path / "process")
+    run_over_grid(content, tmp_path / "grid", repeated)
+    assert stale > 1000
+    assert models(tmp_path / "grid") == models(tmp_path / "process")
+    assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
+
+
+def test_a_reply_under_a_foreign_message_is_passed_over(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    """A reply that carries the note of another ask, though Flower says that it answers this one."""
+    last: dict[str, Message] = {}
+
+    def swapped(site: str, reply: Message) -> list[Message]:
+        before, last[site] = last.get(site), reply
+        if before is None:
+            return [reply]
+        stale = Message(before.content, reply_to=_asked(reply))
+        return [stale, reply]
+
+    content = setting(tiny_config, "fedavg", **{"federation.rounds": 3})
+    grandrounds.run(content, out=tmp_path / "process")
+    run_over_grid(content, tmp_path / "grid", swapped)
+    assert models(tmp_path / "grid") == models(tmp_path / "process")
+
+
+def _asked(reply: Message) -> Message:
+    """A message whose reply would be taken for this one's."""
+    message = Message(reply.content, dst_node_id=reply.metadata.src_node_id, message_type="query")
+    message.metadata.__dict__["_message_id"] = reply.metadata.reply_to_message_id
+    return message
+
+
+def spoiled(content: Any, how: str) -> Any:
+    """A reply with something wrong in it."""
+    note, payloads = from_records(content)
+    if not payloads:
+        return content
+    packed = Packed.from_bytes(payloads[0])
+    first = min(packed.tensors, default="")
+    tensors = dict(packed.tensors)
+    match how:
+        case "not a number":
+            tensors[first] = torch.full_like(tensors[first], torch.nan)
+        case "another shape":
+            tensors[first] = torch.zeros(5, 7, 11)
+        case "another name":
+            tensors["smuggled"] = tensors.pop(first)
+        case "another kind":
+            return to_records(note, [Packed("scores", {"values": {"f1": 1.0}}, {}).to_bytes()])
+        case "torn":
+            return to_records(note, [payloads[0][:-9]])
+        case "no payload":
+            return to_records(note)
+        case "no answer":
+            return to_records({"id": note["id"], "answer": "well"}, payloads)
+        case "a forged count":
+            return to_records({**note, "counts": {"examples": 10**9}, "weight": 1e9}, payloads)
+    return to_records(note, [Packed(packed.kind, packed.header, tensors).to_bytes()])
+
+
+WRONGS = ("not a number", "another shape", "another name", "another kind", "torn", "no payload", "no answer")
+
+
+@pytest.mark.parametrize("how", WRONGS)
+def test_a_bad_reply_is_rejected_by_name_and_the_round_completes(
+    tiny_config: TinyConfig, tmp_path: Path, how: str
+) -> None:
+    def spoil(site: str, reply: Message) -> list[Message]:
+        if site == "site-01":
+            reply = Message(spoiled(reply.content, how), reply_to=_asked(reply))
+        return [reply]
+
+    run_over_grid(setting(tiny_config, "fedavg"), tmp_path / "run", spoil)
+    for line in metrics(tmp_path / "run"):
+        assert line["replies"] == 2
+        assert not line["abandoned"]
+        assert set(line["lost"]) == {"site-01"}
+        assert line["lost"]["site-01"].startswith("rejected: ")
+
+
+def test_a_forged_count_changes_nothing(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    """Weights come from the registration alone."""
+
+    def forge(site: str, reply: Message) -> list[Message]:
+        return [Message(spoiled(reply.content, "a forged count"), reply_to=_asked(reply))]
+
+    grandrounds.run(setting(tiny_config, "fedavg"), out=tmp_path / "process")
+    run_over_grid(setting(tiny_config, "fedavg"), tmp_path / "grid", forge)
+    assert models(tmp_path / "grid") == models(tmp_path / "process")
+
+
+def test_a_site_that_never_answers_is_late_and_named(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    content = setting(tiny_config, "fedavg", **{"federation.rounds": 1})
+    run_over_grid(content, tmp_path / "run", lambda site, reply: [reply] * (site != "site-02"), deadline=0.5)
+    (line,) = metrics(tmp_path / "run")
+    assert line["lost"] == {"site-02": "late: no answer within 0.5 s"}
+    assert line["replies"] == 2
+
+
+def ask(site: str) -> Ask:
+    return Ask(site, "fedavg", {}, "train", 1, 1, (), "digest", None, None, ())
+
+
+def echo(name: str, lives: list[str]) -> ClientApp:
+    """A site that says which life it is in."""
+    app = ClientApp()
+
+    @app.query()
+    def query(message: Message, context: Any) -> Message:
+        note, _ = from_records(message.content)
+        lives.append(name)
+        done = Packed("done", {}, {}).to_bytes()
+        return Message(to_records({"id": note["id"], "answer": Answer(name).note()}, [done]), reply_to=message)
+
+    return app
+
+
+def test_a_site_that_comes_back_within_an_exchange_is_asked_anew(tmp_path: Path) -> None:
+    """It was killed with our ask in its hands; the next life of its process gets it again."""
+    asked: list[str] = []
+    dead = True
+
+    def killed(site: str, reply: Message) -> list[Message]:
+        nonlocal dead
+        if site == "b" and dead:
+            dead = False
+            grid.lives["b"] = 2
+            return []
+        return [reply]
+
+    grid = MemoryGrid({name: echo(name, asked) for name in "abc"}, killed)
+    answers = list(over(grid, tmp_path).exchange([ask(name) for name in "abc"]))
+    assert [(answer.site, answer.lost) for answer in answers] == [("a", None), ("b", None), ("c", None)]
+    assert asked.count("b") == 2
+
+
+def test_a_site_that_is_away_is_cut_off_but_a_coordinator_that_sees_nobody_waits(tmp_path: Path) -> None:
+    grid = MemoryGrid({name: echo(name, []) for name in "ab"})
+    grid.away = {"b"}
+    answers = list(over(grid, tmp_path, absence=0.1).exchange([ask("a"), ask("b")]))
+    assert answers[0].packed is not None
+    assert (answers[1].lost or "").startswith("cut off: not seen for")
+    grid.away = {"a", "b"}
+    looks = 0
+
+    def back() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 30:
+            grid.away = set()
+
+    answers = list(over(grid, tmp_path, absence=0.001, idle=back).exchange([ask("a"), ask("b")]))
+    assert [answer.lost for answer in answers] == [None, None]
+
+
+def test_a_large_early_reply_waits_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from grandrounds.deployment.flower import grid as module
+
+    monkeypatch.setattr(module, "LARGE", 1)
+    grid = MemoryGrid({name: echo(name, []) for name in "abc"})
+    seen = []
+    for answer in over(grid, tmp_path).exchange([ask(name) for name in "abc"]):
+        seen.append((answer.site, answer.packed is not None, len(list((tmp_path / "spool").iterdir()))))
+    assert seen == [("a", True, 2), ("b", True, 1), ("c", True, 0)]
+
+
+def test_records_carry_notes_and_payloads_of_any_size() -> None:
+    big = bytes(range(256)) * 40_000
+    note, payloads = from_records(to_records({"what": "é", "n": [1, None]}, [b"", big]))
+    assert (note, payloads) == ({"what": "é", "n": [1, None]}, [b"", big])
+
+    for strange in (
+        RecordDict(),
+        RecordDict({"note": ConfigRecord({"json": b"[]"})}),
+        RecordDict({"note": ConfigRecord({"json": 3})}),
+    ):
+        with pytest.raises(PayloadError, match="can't be decoded"):
+            from_records(strange)
+
+
+FORBIDDEN: list[tuple[dict[str, Any], str]] = [
+    ({"method": "__init__"}, "failed: ConfigError; the site's own log says more"),
+    (
+        {"algorithm": "local_only", "method": "train", "options": {}, "commit": "00001.1"},
+        "refused: this site takes part in another algorithm, or with other options",
+    ),
+    (
+        {"algorithm": "fedprox", "options": {"mu": 3.0}},
+        "refused: this site takes part in another algorithm, or with other options",
+    ),
+    ({"public": "feedfeedfeedfeed"}, "refused: the public set is version "),
+    (
+        {"start": "../../secret"},
+        "refused: a version of private state is called by its round and exchange, and this is not",
+    ),
+]
+
+
+def test_a_desk_refuses_what_is_not_its_business(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    config = make_config(tiny_config())
+    simulation = prepare(config, Path(), tmp_path)
+    handler = handlers(simulation, simulation.runner(config, tmp_path, memory=0), tmp_path / "sites")["site-01"]
+    said, payloads = handler({"what": "eval", "id": "1", "code": "print()"}, [])
+    assert said["answer"]["lost"] == "failed: PayloadError; the site's own log says more"
+    assert payloads == []
+    said, _ = handler({"what": "ask", "id": "2", "ask": ask("site-02").note(lambda packed: 0)}, [])
+    assert said["answer"]["lost"] == "refused: this is another site"
+    said, _ = handler({"what": "ask", "id": "3", "ask": ask("site-01").note(lambda packed: 0)}, [])
+    assert said["answer"]["lost"] == "refused: the shared config at this site is another one"
+    good = {**ask("site-01").note(lambda packed: 0), "config": config.digest(), "options": {}}
+    for change, sentence in FORBIDDEN:
+        said, _ = handler({"what": "ask", "id": "4", "ask": {**good, **change}}, [])
+        assert said["answer"]["lost"].startswith(sentence)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sites"]
+    assert [said["id"], handler.ended] == ["4", None]
+    handler({"what": "bye", "id": "5"}, [])
+    assert handler.ended == ""
+
+
+def test_a_hello_says_who_we_are(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    config = make_config(tiny_config())
+    simulation = prepare(config, Path(), tmp_path)
+    made = handlers(simulation, simulation.runner(config, tmp_path, memory=0), tmp_path / "sites")["site-01"]
+    hello = made({"what": "hello", "id": "1"}, [])[0]["hello"]
+    us: Registration = simulation.sites["site-01"].registration
+    assert hello["counts"] == dict(us.counts)
+    assert hello["version"] == grandrounds.__version__
+    assert {name: tuple(shape) for name, shape in hello["manifest"].items()} == us.manifest
+
+
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "..", "", "00001", "00001.1/../../x"])
+def test_a_version_is_never_a_path(tmp_path: Path, name: str) -> None:
+    """The coordinator names versions; a site must not write or read where such a name points."""
+    store = PrivateStore(tmp_path / "states", memory=0)
+    (tmp_path / "states" / "site").mkdir(parents=True)
+    notes = tmp_path / "x"
+    notes.mkdir()
+    (notes / "note.txt").write_text("of a patient")
+    for use in (lambda: store.write("site", name, {}), lambda: store.read("site", name)):
+        with pytest.raises(MissingVersionError):
+            use()
+    store.retain("site", {name})
+    assert (notes / "note.txt").read_text() == "of a patient"
+
+
+def test_a_bug_at_every_site_stops_the_run(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    broken = {"algorithm.name": "fedavg"}
+
+    def fail(site: str, reply: Message) -> list[Message]:
+        note, _ = from_records(reply.content)
+        lost = Answer(site, lost="failed: ValueError; the site's own log says more").note()
+        return [Message(to_records({**note, "answer": lost}), reply_to=_asked(reply))]
+
+    with pytest.raises(GrandRoundsError, match=r"round 1, 'train': every site failed: ValueError; .* mend that"):
+        run_over_grid(tiny_config(**broken), tmp_path / "run", fail)
+
+
+def test_no_word_of_a_site_crosses_the_wire(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    """A hundred canaries in the sites' text, in everything that a Grid carries: payloads, notes, errors."""
+    crossed = bytearray()
+
+    class Tapped(MemoryGrid):
+        def carried(self, message: Message) -> Message:
+            for part in get_all_nested_objects(message).values():
+                crossed.extend(part.deflate())
+            return super().carried(message)
+
+    train = planted(corpus(60), CANARIES)
+    write_corpus(tmp_path / "train.jsonl", train)
+    content = setting(tiny_config, "feded", **{"data.train": str(tmp_path / "train.jsonl"), "data.public": 0.0})
+    write_corpus(tmp_path / "public.jsonl", corpus(16, "p"))
+    content["data"]["public"] = str(tmp_path / "public.jsonl")
+    content["data"]["validation"] = 0.0
+    run_over_grid(content, tmp_path / "run", kind=Tapped)
+    config = make_config(content)
+    simulation = prepare(config, Path(), tmp_path / "again")
+    host = simulation.runner(config, tmp_path / "again", memory=0)
+
+    def trip(asked: Ask) -> Answer:
+        raise ValueError(f"could not tokenise {train[0].text}")
+
+    host.answer = trip  # type: ignore[method-assign]
+    made = handlers(simulation, host, tmp_path / "sites")
+    grid = Tapped(apps(made))
+    (answer,) = over(grid, tmp_path).exchange([ask("site-01")])
+    assert answer.lost == "failed: ValueError; the site's own log says more"
+    assert len(crossed) > 100_000
+    text = (tmp_path / "train.jsonl").read_bytes()
+    for canary in CANARIES:
+        assert canary.encode() in text
+        assert canary.encode() not in crossed
