@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from experiments.differences import arms_of
 
-from grandrounds.cli.search import Choice
 from grandrounds.metrics.outcomes import outcomes_of_run
 from grandrounds.reports.comparison import comparison
 from grandrounds.reports.tables import to_json
+from grandrounds.runs.choice import Choice
 from tests.cli.commands import Outcome, run
 
 ARMS = ["local_only-seed1", "local_only-seed2", "fedavg-seed1", "fedavg-seed2"]

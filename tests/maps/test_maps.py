@@ -20,7 +20,7 @@ from grandrounds.maps.make import make_map, redraw
 from grandrounds.maps.picture import geometric, picture, place
 from grandrounds.maps.result import BETTER, NO_DIFFERENCE, WORSE, MapResult, Verdict, read_map
 from grandrounds.maps.sentence import sentence
-from grandrounds.runs.loop import run as run_config
+from grandrounds.simulation.run import run_config
 from grandrounds.simulation.sweep import Arm as Run
 from grandrounds.simulation.sweep import run_arms
 from tests.maps.fake import FAKE, UNITS, MadeUp, Told, helps_where_sites_are_many

@@ -16,9 +16,10 @@ from grandrounds.data.documents import Document
 from grandrounds.data.synthetic import synthesize
 from grandrounds.deployment.consortium import Founded, create, server_ground
 from grandrounds.deployment.dry_run import dry_run
+from grandrounds.deployment.enrolment import read_enrolment
 from grandrounds.deployment.handshake import Handshake
 from grandrounds.deployment.keys import make_key
-from grandrounds.deployment.site import open_handler, read_enrolment, read_holding
+from grandrounds.deployment.site import open_handler, read_holding
 from grandrounds.deployment.terms import read_terms
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.runs.folder import RunFolder
