@@ -77,7 +77,7 @@ def test_relations_stay_where_both_mentions_are_marked() -> None:
 
 
 def test_a_silo_is_the_hospital_or_any_and_a_patient_is_in_one() -> None:
-    apart, mixed, half = (synthesize(3, 80, divergence=d).train for d in (100, 0, 50))
+    apart, mixed, half = (synthesize(3, 40, divergence=d).train for d in (100, 0, 50))
     assert all(note.attributes["silo"] == note.attributes["hospital"] for note in apart)
     assert [note.text for note in apart] == [note.text for note in mixed]
     silos: dict[str, set[str]] = {}
@@ -86,7 +86,7 @@ def test_a_silo_is_the_hospital_or_any_and_a_patient_is_in_one() -> None:
     assert {len(held) for held in silos.values()} == {1}
     for notes, expected in ((mixed, 1 / 3), (half, 2 / 3)):
         at_home = Counter(note.attributes["silo"] == note.attributes["hospital"] for note in notes)
-        assert at_home[True] / at_home.total() == pytest.approx(expected, abs=0.1)
+        assert at_home[True] / at_home.total() == pytest.approx(expected, abs=0.12)
 
 
 def test_the_test_has_as_many_notes_as_asked() -> None:

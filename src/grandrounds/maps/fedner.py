@@ -29,7 +29,7 @@ def declare() -> Map:
                 name: {"format": "synthetic", "options": {"hospitals": 1, "first": number, "test": 20}}
                 for number, name in enumerate(SITES, start=1)
             },
-            "model": {"encoder": "words", "vocabulary": "sites", "vocabulary_documents": 2},
+            "model": {"encoder": "words", "vocabulary": "sites", "vocabulary_documents": 1},
             "training": {
                 "batch_size": BATCH // len(SITES),
                 "optimizer": "adam",
@@ -44,7 +44,7 @@ def declare() -> Map:
             },
         },
         x=Dial("kinds of mentions under a guide of the site's own (%)", (0, 25, 50, 100), _disagreement),
-        y=Dial("notes a site", (5, 10, 20, 40, 80), _notes),
+        y=Dial("notes a site", (10, 20, 40, 80), _notes),
         arm=Arm("fedner", _sharing()),
         rivals=(
             Arm("alone", {"algorithm.name": "local_only"}),
