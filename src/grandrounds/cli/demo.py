@@ -43,7 +43,7 @@ def demo(
         config = load_config(path, overrides or [])
     err.print(
         "Six synthetic hospitals hold notes they may not share. local_only trains each alone; fedavg and fedatt train "
-        "them together without moving a note; feded moves not even weights, only predictions on the server's own "
+        "them together without moving a note; feded uploads only predictions on the server's own "
         "sentences; centralized shows what one big hospital could do."
     )
     arms = arms_of(config, ALGORITHMS, [config.seed + i for i in range(seeds)], out_folder)

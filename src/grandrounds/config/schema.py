@@ -127,7 +127,7 @@ class Model(Section):
     """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
     gives for nothing, `tiny` has to learn."""
     parameter_efficient: Literal["off", "lora"] = "off"
-    """Low-rank adapters in the encoder, which else stands still: they and the head are trained and travel."""
+    """Low-rank adapters: the encoder is frozen; only the adapters and the head are trained and sent."""
     lora_rank: int = Field(8, ge=1)
     lora_alpha: float = Field(16.0, gt=0, allow_inf_nan=False)
     """Adapters count alpha / rank times."""
@@ -423,8 +423,7 @@ class Config(Section):
             )
         if self.federation.keep_models and algorithm.personal:
             raise ConfigError(
-                f"federation.keep_models is of a model for all, and '{algorithm.name}' leaves each site with its own: "
-                "leave it out"
+                f"federation.keep_models needs one shared model; '{algorithm.name}' trains one per site: leave it out"
             )
         if self.federation.stop_at_f1 and task.finds == "nothing":
             raise ConfigError(
