@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -386,7 +386,7 @@ class Config(Section):
             )
         task = TASKS[self.task["name"]]
         if algorithm.needs_context and not task.localized:
-            others = " or ".join(name for name, other in TASKS.items() if other.localized)
+            others = _tasks(lambda other: other.localized)
             raise ConfigError(
                 f"'{algorithm.name}' contrasts localized contexts, and '{task.name}' has none: "
                 f"take task.name = {others}, or algorithm.name = moon"
@@ -397,7 +397,7 @@ class Config(Section):
                 "take algorithm.name = fedavg, fedprox or fedatt"
             )
         if algorithm.needs_bags and not task.bagged:
-            others = " or ".join(name for name, other in TASKS.items() if other.bagged)
+            others = _tasks(lambda other: other.bagged)
             raise ConfigError(
                 f"'{algorithm.name}' chooses among the sentences of a fact, and '{task.name}' has one: "
                 f"take task.name = {others}"
@@ -407,7 +407,7 @@ class Config(Section):
                 f"'{algorithm.name}' averages predictions of one class an example, and '{task.name}' may find several"
             )
         if self.data.mask_overlap and task.finds != "mentions":
-            others = " or ".join(name for name, other in TASKS.items() if other.finds == "mentions")
+            others = _tasks(lambda other: other.finds == "mentions")
             raise ConfigError(
                 f"data.mask_overlap hides mentions from those who look for them, and '{task.name}' is given them: "
                 f"take task.name = {others}"
@@ -475,8 +475,9 @@ def load_config(path: Path, overrides: Iterable[str] = (), imports: Sequence[str
     """The config in a TOML file, after `section.key=value` overrides, with further modules to import."""
     changes = dict(parse_override(text) for text in overrides)
     content = _read(path)
-    if imports:
-        changes["imports"] = [*changes.get("imports", content.get("imports", [])), *imports]
+    given = changes.get("imports", content.get("imports", []))
+    if imports and isinstance(given, list):
+        changes["imports"] = [*given, *imports]
     return make_config(content, changes)
 
 
@@ -519,6 +520,11 @@ def _set(content: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(content, dict):
             raise ConfigError(f"'{key}' can't be set: '{section}' is not a section")
     content[last] = value
+
+
+def _tasks(fitting: Callable[[type[Task]], bool]) -> str:
+    """Names to suggest; what is merely installed is not loaded for that."""
+    return " or ".join(name for name in TASKS if TASKS.at_hand(name) and fitting(TASKS[name]))
 
 
 def _known(key: str, name: str, known: Iterable[str]) -> None:

@@ -42,6 +42,8 @@ class Upload:
     fields: Sequence[str]
     refused: str
     """What the site's policy says to it; empty: nothing."""
+    place: int = 0
+    """In a reply of several payloads."""
 
 
 def dry_run(enrolment: Enrolment, holding: Holding) -> list[Upload]:
@@ -113,25 +115,27 @@ class _Listener:
     def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
         for ask in asks:
             answer = self._runner.answer(ask)
-            for part in answer.payloads:
-                self._write_down(ask, part)
+            for place, part in enumerate(answer.payloads):
+                self._write_down(ask, part, place)
             yield answer
 
     def flush(self) -> None: ...
     def close(self) -> None: ...
 
-    def _write_down(self, ask: Ask, packed: Packed) -> None:
+    def _write_down(self, ask: Ask, packed: Packed, place: int) -> None:
         refused = ""
         try:
             self._policy.check(packed)
         except RefusalError as problem:
             refused = str(problem)
         shapes = {name: tuple(tensor.shape) for name, tensor in packed.tensors.items()}
-        upload = Upload(self.when, ask.method, packed.kind, packed.nbytes, shapes, sorted(packed.header), refused)
+        upload = Upload(
+            self.when, ask.method, packed.kind, packed.nbytes, shapes, sorted(packed.header), refused, place
+        )
         # How many rows of an embedding leave depends on the words of a batch: the most that were seen are told.
-        for place, other in enumerate(self.seen):
+        for line, other in enumerate(self.seen):
             if _alike(upload, other):
-                self.seen[place] = max(upload, other, key=lambda one: one.bytes)
+                self.seen[line] = max(upload, other, key=lambda one: one.bytes)
                 return
         self.seen.append(upload)
 

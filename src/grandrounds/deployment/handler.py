@@ -105,8 +105,8 @@ class MessageHandler:
         if not answer.payloads:
             self._audit.write(**ask.where, event=answer.lost)
             return {"answer": answer.note()}, []
-        for part in answer.payloads:
-            log_payload(self._audit, ask.where, "up", part, answer.work)
+        for place, part in enumerate(answer.payloads):
+            log_payload(self._audit, ask.where, "up", part, None if place else answer.work)
         return {"answer": answer.note()}, [part.to_bytes() for part in answer.payloads]
 
     @property

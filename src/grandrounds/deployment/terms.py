@@ -109,7 +109,7 @@ def read_terms(folder: Path) -> Terms:
             f"'{folder / 'federation.toml'}' names modules to import; a site imports only what its own site.toml names"
         )
     _check_at_hand(content)
-    start, config = load(folder / "model"), make_config(content)
+    start, config = load(folder / "model", str(content["task"]["name"])), make_config(content)
     encoder = replace(start.encoder, lora=config.model.lora())  # the config is in the digest, lora.json is not
     return Terms(folder, config, start.task, encoder, (rows, digest))
 
@@ -117,7 +117,8 @@ def read_terms(folder: Path) -> Terms:
 def _check_at_hand(content: Mapping[str, Any]) -> None:
     """Before anything of that name is loaded."""
     for registry, section in ((ALGORITHMS, "algorithm"), (TASKS, "task")):
-        name = str(content.get(section, {}).get("name", ""))
+        table = content.get(section, {})
+        name = str(table.get("name", "")) if isinstance(table, dict) else ""
         if not registry.at_hand(name):
             raise GrandRoundsError(
                 f"this federation's {section} '{name}' is not built in; if you trust the package that brings it, "

@@ -28,6 +28,8 @@ def mean(replies: Iterable[Reply[M]]) -> M:
         running = running or [_Running() for _ in parts]
         total += reply.weight
         for one, part in zip(running, parts, strict=True):
+            if not isinstance(part, Averaged):
+                raise TypeError(f"mean can't average a payload of kind '{part.kind}'; read reply.payload yourself")
             one.add(part, reply.weight, total)
     if not running:
         raise GrandRoundsError("a mean needs at least one reply")

@@ -185,8 +185,8 @@ class RoundCohort(Cohort):
         else:
             self.traffic.bytes_up += sum(part.nbytes for part in answer.payloads)
             self.traffic.work += answer.work
-            for part in answer.payloads:
-                log_payload(self._federation.audit, where, "up", part, answer.work)
+            for place, part in enumerate(answer.payloads):
+                log_payload(self._federation.audit, where, "up", part, None if place else answer.work)
 
 
 def check_registrations(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import torch as safetensors
 from torch import Tensor, nn
 
-from grandrounds.errors import ConfigError, unknown
+from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.federation.exchange import Work
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.payloads import LabelCounts, Parameters, PredictedLabels, Predictions
@@ -362,10 +362,15 @@ class Server(Learner):
         return {name: flatten(state_of(part)) for name, part in self.state.items()}
 
     def restore(self, snapshot: Mapping[str, Flat]) -> None:
+        """Tensors that a round made and the snapshot lacks go; those that it has and nobody made yet come back."""
         for name in self.state.keys() - snapshot.keys():
+            self.tensors(name)  # nothing else may be made in a round
             del self.state[name]
         for name, held in snapshot.items():
-            put_back(self.state.setdefault(name, TensorState()), rebuild(held))
+            state = rebuild(held)
+            if name not in self.state and not all(isinstance(value, Tensor) for value in state.values()):
+                raise GrandRoundsError(f"server.state['{name}'] must be made in the algorithm's start, not in a round")
+            put_back(self.state.setdefault(name, TensorState()), state)
 
     def tensors(self, name: str) -> TensorState:
         """Named tensors that live on from round to round and are checkpointed; empty until something is put there."""

@@ -72,7 +72,8 @@ class SiteRunner:
     def _run(self, ask: Ask) -> Answer:
         if ask.config != self._config:
             raise RefusalError("the shared config at this site is another one")
-        if make_algorithm(ask.algorithm, ask.options) != self._algorithm:
+        ours = self._algorithm  # compared before anything of that name is looked up: a name could load a package
+        if ask.algorithm != ours.name or make_algorithm(ours.name, ask.options) != ours:
             raise RefusalError("this site takes part in another algorithm, or with other options")
         if ask.public not in ("", self._expected.public[1]):
             raise RefusalError(f"the public set is version {self._expected.public[1] or 'none'}, not {ask.public:.16}")

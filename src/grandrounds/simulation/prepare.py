@@ -164,7 +164,7 @@ class _EncodedCorpus:
 
 
 class _EncodedCorpora:
-    """A school for each encoder in use, made once, and for each way to train it."""
+    """The corpus, encoded once for each encoder in use; and how learners train with it."""
 
     def __init__(
         self,
@@ -190,11 +190,11 @@ class _EncodedCorpora:
         made = self._made[name]
         return replace(made, spec=replace(made.spec, training=training))
 
-    def manifest(self, school: _EncodedCorpus, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
+    def manifest(self, encoded: _EncodedCorpus, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
         """Shapes of what the algorithm shares; a model is built for them once an encoder."""
-        name = school.spec.encoder.name
+        name = encoded.spec.encoder.name
         if name not in self._manifests:
-            self._manifests[name] = manifest_of(school.spec.initial_model(), algorithm)
+            self._manifests[name] = manifest_of(encoded.spec.initial_model(), algorithm)
         return self._manifests[name]
 
     def own(

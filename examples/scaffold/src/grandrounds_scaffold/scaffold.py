@@ -6,16 +6,30 @@ sites, c_i at site i for its own. Each local step is corrected by c - c_i, which
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from grandrounds import Algorithm, Cohort, Parameters, Server, Site, Tensors, TensorState, algorithm, mean, on_site
+from grandrounds import (
+    Algorithm,
+    Cohort,
+    Parameters,
+    Reply,
+    Server,
+    Site,
+    Tensors,
+    TensorState,
+    algorithm,
+    mean,
+    on_site,
+)
+from grandrounds.errors import ConfigError
 
 CONTROL = "control"
+Update = tuple[Parameters, Tensors]
 
 
 @algorithm("scaffold")
@@ -32,16 +46,26 @@ class Scaffold(Algorithm):
         server.tensors(CONTROL).update(zeros(server.model))
 
     def round(self, server: Server, cohort: Cohort) -> None:
-        control = server.tensors(CONTROL)
+        control, replied = server.tensors(CONTROL), 0
+
+        def counted(
+            replies: Iterator[Reply[tuple[Parameters, Tensors]]],
+        ) -> Iterator[Reply[tuple[Parameters, Tensors]]]:
+            nonlocal replied
+            for reply in replies:
+                replied += 1
+                yield reply
+
         replies = cohort.ask(self.train, Parameters.of(server.model), Tensors(control))
-        weights, change = mean(replies)
+        weights, change = mean(counted(replies))
         before = Parameters.of(server.model)
         server.load(Parameters({name: x + self.step * (weights.values[name] - x) for name, x in before.values.items()}))
-        for name, delta in change.values.items():  # c <- c + |S|/N mean(delta c_i)
-            control[name] = control[name] + cohort.fraction * delta
+        for name, delta in change.values.items():  # c <- c + |S|/N mean(delta c_i); a lost site's c_i is as it was
+            control[name] = control[name] + replied / cohort.registered * delta
 
     @on_site
-    def train(self, site: Site, parameters: Parameters, control: Tensors) -> tuple[Parameters, Tensors]:
+    def train(self, site: Site, parameters: Parameters, control: Tensors) -> Update:
+        check(site)
         site.load(parameters)
         own = TensorState(zeros(site.model))
         site.recall(CONTROL, own)
@@ -61,6 +85,16 @@ class Scaffold(Algorithm):
         }  # line 12, option II
         site.keep(CONTROL, TensorState(new))
         return Parameters.of(site.model), Tensors({name: new[name] - own[name] for name in new})
+
+
+def check(site: Site) -> None:
+    """Option II takes (x - y) / (K eta) for the mean gradient, which holds for plain steps of one size alone."""
+    training = site.training
+    if training.optimizer != "sgd" or training.needs_end or training.clip_norm or training.weight_decay:
+        raise ConfigError(
+            "scaffold takes plain steps of SGD: set training.optimizer = 'sgd', training.schedule = 'constant', and "
+            "training.warmup, training.clip_norm and training.weight_decay = 0"
+        )
 
 
 def zeros(model: nn.Module) -> dict[str, Tensor]:
