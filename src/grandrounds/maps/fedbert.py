@@ -9,7 +9,7 @@ from __future__ import annotations
 from grandrounds.maps.declaration import Arm, Dial, Map, Overrides, Point
 
 SILOS = 3
-MOST = 160
+MOST = 80
 """Notes a silo; with fewer, a round has more epochs, so that it has about as many steps."""
 
 
@@ -37,10 +37,10 @@ def declare() -> Map:
                 "positions": "sinusoidal",
                 "attention": "beside",
             },
-            "training": {"batch_size": 4},
+            "training": {"batch_size": 8, "schedule": "linear"},
             "federation": {
-                "rounds": 40,
-                "early_stopping": 4,
+                "rounds": 20,
+                "early_stopping": 5,
                 "weight_by": "patients",
                 "evaluate_on": ["validation"],
                 "checkpoint_every": 10,
@@ -51,11 +51,11 @@ def declare() -> Map:
             (0, 50, 100),
             lambda v: {"data.options.divergence": int(v)},
         ),
-        y=Dial("notes a silo", (40, 80, MOST), _notes),
+        y=Dial("notes a silo", (20, 40, MOST), _notes),
         arm=Arm("fedavg", {"algorithm.name": "fedavg"}),
         rivals=(Arm("silos alone", {"algorithm.name": "local_only"}),),
         references=(Arm("centralized", {"algorithm.name": "centralized"}),),
-        learning_rates=(5e-4, 1e-3, 2e-3),
+        learning_rates=(1e-3, 2e-3, 4e-3),
         points=(
             Point(
                 "mtsamples",
@@ -71,7 +71,7 @@ def declare() -> Map:
 
 
 def _notes(count: float) -> Overrides:
-    return {"data.options.notes": int(count), "training.epochs": MOST // int(count)}
+    return {"data.options.notes": int(count), "training.epochs": 2 * MOST // int(count)}
 
 
 def _seeded(seed: int) -> Overrides:

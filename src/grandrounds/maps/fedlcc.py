@@ -9,8 +9,8 @@ from __future__ import annotations
 from grandrounds.maps.declaration import Arm, Dial, Map, Overrides
 
 SITES = 3
-MOST = 160
-"""Documents a site; with fewer, an evaluation comes after more rounds, so that it comes after as many steps."""
+MOST = 80
+"""Documents a site; with fewer, an evaluation comes after more rounds, so that it comes after about as many steps."""
 
 
 def declare() -> Map:
@@ -46,7 +46,7 @@ def declare() -> Map:
             },
         },
         x=Dial("statements in words of the site's own (%)", (0, 50, 100), lambda v: {"data.options.drift": int(v)}),
-        y=Dial("documents a site", (40, 80, MOST), _documents),
+        y=Dial("documents a site", (30, 50, MOST), _documents),
         arm=Arm("fedlcc", {"algorithm.name": "fedlcc"}),
         rivals=tuple(Arm(name, {"algorithm.name": name}) for name in ("fedavg", "fedprox", "moon")),
         references=tuple(Arm(name, {"algorithm.name": name}) for name in ("centralized", "local_only")),
@@ -56,11 +56,11 @@ def declare() -> Map:
 
 
 def _documents(count: float) -> Overrides:
-    apart = MOST // int(count)
+    apart = round(2 * MOST / count)
     return {
         "data.options.documents": int(count),
         "federation.evaluate_every": apart,
-        "federation.rounds": 40 * apart,
+        "federation.rounds": 30 * apart,
     }
 
 
