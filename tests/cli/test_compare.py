@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from experiments.differences import arms_of
 
+from grandrounds.errors import GrandRoundsError
 from grandrounds.metrics.outcomes import outcomes_of_run
 from grandrounds.reports.comparison import comparison
 from grandrounds.reports.tables import to_json
@@ -242,3 +243,8 @@ def test_what_a_search_tells_has_no_path_of_the_machine() -> None:
     setting = {"model.encoder": "/somewhere/minilm", "training.learning_rate": 0.1}
     told = Choice([(setting, found)], None, []).to_dict()
     assert told["best"] == told["rows"][0]["setting"] == {"model.encoder": "minilm", "training.learning_rate": 0.1}
+
+
+def test_a_search_without_a_validation_score_chooses_nothing() -> None:
+    with pytest.raises(GrandRoundsError, match="a run has no score on validation data"):
+        Choice.of({"training.epochs": [1]}, [{"training.epochs": 1}], [{"validation": None, "test": None}])

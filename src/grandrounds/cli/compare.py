@@ -28,7 +28,7 @@ def compare(
     algorithms: Annotated[
         str, typer.Option(help="Arms, with commas: algorithms, or names of [compare.NAME] tables.")
     ] = "fedavg,fedatt",
-    seeds: Annotated[int, typer.Option(help="Runs of each arm, with seeds 1 to N.", min=1)] = 1,
+    seeds: Annotated[int, typer.Option(help="Runs of each arm: the config's seed and the next ones.", min=1)] = 1,
     baseline: Annotated[
         Optional[str], typer.Option(help="The arm that others are compared with; by default the first.", metavar="ARM")
     ] = None,

@@ -27,7 +27,7 @@ def demo(
             help="What to change, where arms have none of their own: data.options.notes=20", metavar="KEY=VALUE"
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each, with seeds 1 to N.", min=1)] = 1,
+    seeds: Annotated[int, typer.Option(help="Runs of each: the config's seed and the next ones.", min=1)] = 1,
     out_folder: Annotated[Path, typer.Option("--out", help="Where the runs go.")] = Path("runs/demo"),
     as_json: JsonOption = False,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -85,8 +86,11 @@ def search(
         return
     for name, choice in choices.items():
         _show(name, choice)
-    compared = f"grandrounds compare {config} --settings {out_folder / CHOSEN} --algorithms {','.join(names)}"
-    out.print(f"The choice is in {out_folder / CHOSEN}; to compare: {compared}", soft_wrap=True, markup=False)
+    compared = ["grandrounds", "compare", config, "--settings", out_folder / CHOSEN, "--algorithms", ",".join(names)]
+    compared += [word for name in imports or [] for word in ("--import", name)]
+    compared += [] if data is None else ["--data", data]
+    command = shlex.join(map(str, compared))
+    out.print(f"The choice is in {out_folder / CHOSEN}; to compare: {command}", soft_wrap=True, markup=False)
 
 
 def _show(name: str, choice: Choice) -> None:

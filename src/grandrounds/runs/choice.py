@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grandrounds.errors import GrandRoundsError
 from grandrounds.metrics.score import Headline, Score
 from grandrounds.runs.provenance import placeless
 
@@ -26,6 +27,8 @@ class Choice:
     def of(
         cls, axes: Mapping[str, Sequence[Any]], settings: Sequence[Setting], results: Sequence[dict[str, Any]]
     ) -> Choice:
+        if any(result["validation"] is None for result in results):
+            raise GrandRoundsError("a run has no score on validation data, as no site gave one: nothing can be chosen")
         pairs = sorted(zip(settings, results, strict=True), key=lambda pair: -headline(pair[1]["validation"]).better)
         best, result = pairs[0]
         numbers = {key: values for key, values in axes.items() if len(values) > 1 and all(map(_is_number, values))}
