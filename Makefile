@@ -1,17 +1,18 @@
-# make demo · make test · make lint · make bench · make real · make tables
+# make demo · make test · make lint · make bench · make real · make tables · make lock
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+EXTRAS := flower,elmo,lora,dev
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: install demo test lint bench real tables clean
+.PHONY: install demo test lint bench real tables lock clean
 
 install: $(VENV)/installed
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[flower,elmo,lora,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
 	touch $@
 
 demo: install
@@ -33,6 +34,15 @@ real: install
 
 tables: install
 	$(BIN)/python -m experiments.tables
+
+# Resolve every package anew, from the few pins of constraints.in.
+lock:
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/pip install --quiet --disable-pip-version-check -c constraints.in -e ".[$(EXTRAS)]"
+	echo "# Every package that 'make' installs, pinned. Written by 'make lock' from constraints.in." > constraints.txt
+	$(VENV)-lock/bin/pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
+	rm -rf $(VENV)-lock
 
 clean:
 	rm -rf $(VENV) build dist

@@ -207,7 +207,7 @@ def test_an_expired_certificate_is_refused_by_both_sides(found: Found) -> None:
     said = run("coordinator", hosts.root).complaint()
     assert said == f"the server's certificate has expired; renew it with: grandrounds federation renew {hosts.root}"
     blind = (
-        "from grandrounds.experiment import consortium\n"
+        "from grandrounds.deployment import consortium\n"
         "consortium.Consortium.check_certificate = lambda self: None\n"
         "from grandrounds.deployment.flower import superlink\n"
         "superlink.SuperLink.open_run = lambda self, keys: __import__('time').sleep(60)\n"

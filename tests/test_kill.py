@@ -63,8 +63,7 @@ class Federation:
         if running.ended(delay):
             running.wait().good()
             return False
-        end(running, 30)  # a busy machine may take its time
-        return True
+        return end(running, 30)  # a busy machine may take its time
 
     def check(self, name: str, workers: int = 1) -> None:
         """To its end, and then the same as the undisturbed run."""
@@ -89,14 +88,17 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
 
 
-def end(running: Running, seconds: float = 5) -> None:
-    """Kill it; no worker outlives its parent by more than a few seconds, though it may still import torch."""
+def end(running: Running, seconds: float = 5) -> bool:
+    """Kill it; no worker outlives its parent by more than a few seconds, though it may still import torch. False:
+    it had just ended by itself."""
     running.send(signal.SIGKILL)
-    assert running.wait().code == -signal.SIGKILL
+    outcome = running.wait()
+    assert outcome.code in (0, -signal.SIGKILL)
     limit = time.monotonic() + seconds
     while running.family() and time.monotonic() < limit:
         time.sleep(0.02)
     assert running.family() == {}
+    return outcome.code != 0
 
 
 def killed_at_random(disturbed: Federation, kills: int, moments: random.Random, workers: int = 1) -> None:
@@ -172,5 +174,5 @@ def test_killed_with_two_workers_it_ends_with_the_bits_of_one_and_leaves_no_proc
     running = start(*disturbed.command("two-workers", workers=2))
     running.until(disturbed.folder / "two-workers" / "checkpoints" / "round-00002")
     assert sum("spawn_main" in command for command in running.family().values()) == 2
-    end(running)
+    assert end(running)
     disturbed.check("two-workers", workers=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -38,14 +39,22 @@ def test_a_module_may_register_what_is_not_built_in() -> None:
     assert (registry["oak"], registry["fern"], len(registry)) == (1, 2, 2)
     with pytest.raises(ConfigError, match="'wood:Fern' registers the plant 'fern', which is built in"):
         registry.register("fern", 3, "wood:Fern")
+    with pytest.raises(ConfigError, match="which 'wood:Oak' has registered already"):
+        registry.register("oak", 4, "park:Oak")
 
 
 def test_an_entry_point_is_known_by_name_and_loaded_when_used(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry[object]("plant", {})
-    points = [EntryPoint("moss", "math:pi", "grandrounds.plants"), EntryPoint("ivy", "math:ivy", "grandrounds.plants")]
+    monkeypatch.setattr("math.moss", SimpleNamespace(name="moss"), raising=False)
+    wanted = {"moss": "math:moss", "ivy": "math:ivy", "oak": "math:moss"}
+    points = [EntryPoint(name, value, "grandrounds.plants") for name, value in wanted.items()]
     monkeypatch.setattr("grandrounds.registry.entry_points", lambda group: points if "plants" in group else [])
-    assert sorted(registry) == ["ivy", "moss"]
-    assert registry["moss"] == pytest.approx(3.14159, abs=1e-5)
+    assert sorted(registry) == ["ivy", "moss", "oak"]
+    assert not registry.at_hand("moss")
+    assert registry["moss"] == SimpleNamespace(name="moss")
+    assert not registry.at_hand("moss")
+    with pytest.raises(GrandRoundsError, match="the entry point 'oak' is not a plant of that name"):
+        registry["oak"]
     with pytest.raises(GrandRoundsError, match="the plant 'ivy' can't be loaded"):
         registry["ivy"]
 
@@ -53,6 +62,13 @@ def test_an_entry_point_is_known_by_name_and_loaded_when_used(monkeypatch: pytes
 def test_a_module_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="imports: the module 'no_such_garden' can't be imported"):
         load_modules(["no_such_garden"])
+    for wrong in ("", ".a_garden"):
+        with pytest.raises(ConfigError, match="can't be imported"):
+            load_modules([wrong])
+    (tmp_path / "a_torn_garden.py").write_text("planted =\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match="'a_torn_garden' can't be imported"):
+        load_modules(["a_torn_garden"])
     (tmp_path / "a_garden.py").write_text("planted = True\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     load_modules(["a_garden"])

@@ -16,12 +16,12 @@ from experiments.effects import Effect, Part
 from experiments.ledger import CONFIRMED, REFUTED, RUNS, UNKNOWN, Claim, Ledger, Run
 from experiments.render import Renderer
 from experiments.tables import CURE, filled, problems
-from grandrounds.papers.paper import Cell, Row
 
 from grandrounds.cli.compare import arm_names, check_arms
 from grandrounds.config.schema import load_config, parse_override, read_settings
 from grandrounds.papers import PAPERS
 from grandrounds.papers.options import ReproduceOptions
+from grandrounds.papers.paper import Cell, Row
 from grandrounds.simulation.sweep import arm_config
 
 ROOT = Path(__file__).parents[1]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from grandrounds.federation.payloads import Predictions as Predictions
     from grandrounds.federation.payloads import Scores as Scores
     from grandrounds.federation.payloads import Selection as Selection
+    from grandrounds.federation.payloads import Tensors as Tensors
     from grandrounds.federation.state import TensorState as TensorState
     from grandrounds.simulation.run import run as run
     from grandrounds.tasks.saved import load as load
@@ -51,7 +52,7 @@ PUBLIC = {
     "federation.learner": ("Learner", "Server", "Site"),
     "federation.payloads": (
         *("BagScores", "Done", "Gradients", "LabelCounts", "Parameters", "Payload", "PredictedLabels"),
-        *("Predictions", "Scores", "Selection"),
+        *("Predictions", "Scores", "Selection", "Tensors"),
     ),
     "federation.state": ("TensorState",),
     "tasks.saved": ("load",),

@@ -1,8 +1,8 @@
 """One registry for algorithms, tasks and formats: built-ins by name, then entry points, then what `imports` register.
 
 A name is known before its code is loaded: `grandrounds --help` lists algorithms without importing torch. Others' code
-is registered under the same names in the same way, by a decorator in a module that `imports = ["my_package"]` names, or
-by an entry point of a package that is installed:
+comes in under names of its own. A module that `imports = ["my_package"]` names registers it, by `@algorithm(name)`, or
+by `TASKS.register(name, task, __name__)` and the like; or an installed package has an entry point for it:
 
     [project.entry-points."grandrounds.algorithms"]
     scaffold = "grandrounds_scaffold:Scaffold"
@@ -31,33 +31,46 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def __init__(self, kind: str, built_in: Mapping[str, str]) -> None:
         self.kind, self._built_in = kind, built_in
-        self._loaded: dict[str, T] = {}
+        self._registered: dict[str, T] = {}
+        self._places: dict[str, str] = {}
+        self._from_packages: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._loaded:
-            self._loaded[name] = self._load(name)
-        return self._loaded[name]
+        if name in self._registered:
+            return self._registered[name]
+        if name in self._built_in:
+            module, _, attribute = self._built_in[name].partition(":")
+            self._registered[name] = getattr(importlib.import_module(module), attribute)
+            return self._registered[name]
+        if name not in self._from_packages:
+            self._from_packages[name] = self._load(self._installed[name])
+        return self._from_packages[name]
 
     def __setitem__(self, name: str, value: T) -> None:
-        self._loaded[name] = value
+        self._registered[name] = value
 
     def __delitem__(self, name: str) -> None:
-        del self._loaded[name]
+        del self._registered[name]
+        self._places.pop(name, None)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*self._built_in, *self._installed, *self._loaded)))
+        return iter(dict.fromkeys((*self._built_in, *self._installed, *self._registered)))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._built_in or name in self._loaded or name in self._installed
+        return name in self._built_in or name in self._registered or name in self._installed
 
     def register(self, name: str, value: T, where: str) -> None:
-        """Add what a module brings; `where` is its import path, by which a built-in knows itself."""
+        """Add what a module brings; `where` is its import path, so that no other module can take the name."""
         if self._built_in.get(name, where) != where:
             raise ConfigError(f"'{where}' registers the {self.kind} '{name}', which is built in; give it another name")
-        self._loaded[name] = value
+        if self._places.setdefault(name, where) != where:
+            raise ConfigError(
+                f"'{where}' registers the {self.kind} '{name}', which '{self._places[name]}' has registered already"
+            )
+        self._registered[name] = value
 
     def named(self, name: str) -> T:
         """What stands under the name, or a sentence with the nearest known one."""
@@ -65,17 +78,19 @@ class Registry(MutableMapping[str, T], Generic[T]):
             raise ConfigError(unknown(self.kind, name, self))
         return self[name]
 
-    def _load(self, name: str) -> T:
-        if name in self._built_in:
-            module, _, attribute = self._built_in[name].partition(":")
-            found: T = getattr(importlib.import_module(module), attribute)
-            return found
-        point = self._installed[name]
+    def at_hand(self, name: str) -> bool:
+        """Whether it is built in, or a module that was imported has registered it: an entry point alone does not count.
+        A site takes names from its coordinator, who must not decide what the site loads."""
+        return name in self._built_in or name in self._registered
+
+    def _load(self, point: EntryPoint) -> T:
+        package = "" if point.dist is None else f" of the package '{point.dist.name}'"
         try:
             loaded: T = point.load()
-        except (ImportError, AttributeError) as error:
-            package = "" if point.dist is None else f" of the package '{point.dist.name}'"
-            raise GrandRoundsError(f"the {self.kind} '{name}'{package} can't be loaded: {error}") from error
+        except Exception as error:  # whatever somebody else's module raises
+            raise GrandRoundsError(f"the {self.kind} '{point.name}'{package} can't be loaded: {error}") from error
+        if getattr(loaded, "name", None) != point.name:
+            raise GrandRoundsError(f"the entry point '{point.name}'{package} is not a {self.kind} of that name")
         return loaded
 
     @cached_property
@@ -154,7 +169,9 @@ def load_modules(names: Iterable[str]) -> None:
     for name in names:
         try:
             importlib.import_module(name)
-        except ImportError as error:
+        except ConfigError:
+            raise
+        except Exception as error:  # whatever somebody else's module raises
             raise ConfigError(
                 f"imports: the module '{name}' can't be imported ({error}); install its package, or put its folder on "
                 "PYTHONPATH"

@@ -98,8 +98,7 @@ def test_a_round_of_fedavg_is_the_mean_of_its_sites_by_size(tiny_config: TinyCon
     local, sizes = [], []
     for name, site_data in sorted(simulation.sites.items()):
         ask = Ask(name, "fedavg", {}, "train", 1, 1, (start,), config.digest(), None, "00001.1", Ledger().needed(name))
-        packed = host.answer(ask).packed
-        assert packed is not None
+        packed = host.answer(ask).payloads[0]
         local.append(np.concatenate([v.numpy().ravel().copy() for _, v in sorted(packed.tensors.items())]))
         sizes.append(site_data.registration.counts["examples"])
     assert sizes == [site["examples"] for site in result["sites"]]

@@ -277,8 +277,7 @@ def test_a_round_is_algorithm_1_by_hand(
     name = "p" if average == "probabilities" else "log p"
     uploads = []
     for site in sorted(simulation.sites):
-        packed = ask(site, "train_and_predict" if upload == "predictions" else "train_and_label", start).packed
-        assert packed is not None
+        packed = ask(site, "train_and_predict" if upload == "predictions" else "train_and_label", start).payloads[0]
         if upload == "predictions":
             uploads.append(packed.tensors[name].double().numpy())
         else:
@@ -511,8 +510,8 @@ def test_a_site_with_another_public_set_is_told_so(tiny_config: TinyConfig, tmp_
     assert without.lost == (
         f"refused: the server's public set is version {digest}, this site holds none; it will be sent again"
     )
-    assert ask("site-01", "train_and_predict", start).packed is not None
-    assert ask("site-02", "train_and_predict", start, public_set=None).packed is not None
+    assert ask("site-01", "train_and_predict", start).payloads
+    assert ask("site-02", "train_and_predict", start, public_set=None).payloads
     other = prepare(make_config({**content, "seed": 2}), Path(), tmp_path / "other").public
     assert other is not None
     wrong = ask("site-01", "train_and_predict", start, public_set=other.pack("fp32"))
@@ -550,13 +549,13 @@ def test_a_site_follows_the_ensemble_before_it_trains(tiny_config: TinyConfig, t
     content = tiny_config(algorithm=options, **{"server.epochs": 20})
     simulation = prepare(make_config(content), Path(), tmp_path)
     ask = asker(simulation, content, tmp_path)
-    alone = ask("site-01", "train_own_and_predict").packed
+    alone = ask("site-01", "train_own_and_predict").payloads[0]
     assert alone is not None
     (name,) = alone.tensors
     certain = torch.full_like(alone.tensors[name], 1e-4)
     certain[:, 1] = 1 - 2e-4
     said = Packed("predictions", alone.header, {name: certain if name == "p" else certain.log()})
-    following = ask("site-01", "train_own_and_predict", said).packed
+    following = ask("site-01", "train_own_and_predict", said).payloads[0]
     assert following is not None
     assert (following.tensors[name] - alone.tensors[name])[:, 1].mean() > 0.01
 
@@ -663,20 +662,3 @@ def test_an_encoder_is_the_same_however_it_is_spelt(
 def test_a_corpus_for_some_sites_only_is_refused(tiny_config: TinyConfig) -> None:
     with pytest.raises(ConfigError, match=r"sites.b has no train.*give every site a corpus, or none"):
         make_config(tiny_config(sites={"a": {"train": "a.jsonl"}, "b": {"encoder": "tiny"}}))
-
-
-def test_a_poisoned_site_says_another_class_than_it_means(tiny_config: TinyConfig, tmp_path: Path) -> None:
-    content = tiny_config(algorithm={"name": "feded", "average": "probabilities"})
-    poisoned = {**content, "sites": {"site-02": {"poisoned": True}}}
-    uploads = []
-    for i, variant in enumerate((content, poisoned)):
-        simulation = prepare(make_config(variant), Path(), tmp_path / str(i))
-        ask = asker(simulation, variant, tmp_path / str(i))
-        packed = ask("site-02", "train_and_predict", Parameters.of(simulation.model).pack("fp32")).packed
-        assert packed is not None
-        uploads.append(packed.tensors["p"].clone())
-    assert torch.equal(uploads[1], uploads[0].roll(1, dims=1))
-    turned = PredictedLabels(torch.tensor([0, 2]), 3, "d").misleading()
-    assert turned.values.tolist() == [1, 0]
-    with pytest.raises(ConfigError, match="'fedavg' has none; try feded"):
-        make_config({**poisoned, "algorithm": {"name": "fedavg"}})

@@ -70,9 +70,9 @@ class Site:
                 Ledger().needed(name),
             )
         )
-        assert answer.packed is not None, answer.lost
+        assert answer.payloads, answer.lost
         self.version[name] = answer.version
-        return answer.packed
+        return answer.payloads[0]
 
 
 @pytest.fixture
@@ -148,8 +148,8 @@ def test_nothing_private_is_in_what_travels(
     def watched(self: SiteRunner, ask: Ask) -> Answer:
         sent.extend(part.to_bytes() for part in ask.message if isinstance(part, Packed))
         answered = answer(self, ask)
-        if answered.packed is not None:
-            sent.append(answered.packed.to_bytes())
+        if answered.payloads:
+            sent.append(answered.payloads[0].to_bytes())
         return answered
 
     monkeypatch.setattr(SiteRunner, "answer", watched)

@@ -356,8 +356,8 @@ def replies(monkeypatch: pytest.MonkeyPatch) -> Replies:
 
     def watched(self: SiteRunner, ask: Ask) -> Any:
         answered = answer(self, ask)
-        if answered.packed is not None:
-            seen.append((ask.site, answered.packed.kind, answered.packed.to_bytes()))
+        if answered.payloads:
+            seen.append((ask.site, answered.payloads[0].kind, answered.payloads[0].to_bytes()))
         return answered
 
     monkeypatch.setattr(SiteRunner, "answer", watched)

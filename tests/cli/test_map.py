@@ -39,7 +39,7 @@ import importlib, pathlib, time
 def wait(*_, **__):
     pathlib.Path({str(tmp_path / "begun")!r}).touch()
     time.sleep(60)
-importlib.import_module("grandrounds.cli.map").run_arms = wait
+importlib.import_module("grandrounds.simulation.sweep").run_arms = wait
 """
     running = start("map", "lazy_mil", "--out", tmp_path / "out", prelude=prelude)
     running.until(tmp_path / "begun")

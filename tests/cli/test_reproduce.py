@@ -88,7 +88,7 @@ from grandrounds.simulation import sweep
 def wait(*_):
     pathlib.Path({str(tmp_path / "begun")!r}).touch()
     time.sleep(60)
-many.run_arms = wait
+sweep.run_arms = wait
 """
     command = ("reproduce", "feded", "table7", *SMALL, "--out", tmp_path / "out")
     running = start(*command, prelude=prelude)

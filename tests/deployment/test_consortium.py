@@ -13,7 +13,7 @@ import tomli_w
 
 import grandrounds
 from grandrounds.config.schema import load_config
-from grandrounds.deployment.consortium import Consortium, Founded, create, server_ground
+from grandrounds.deployment.consortium import Consortium, Founded, create, server_setup
 from grandrounds.deployment.dry_run import dry_run
 from grandrounds.deployment.enrolment import read_enrolment
 from grandrounds.deployment.handler import MessageHandler
@@ -70,7 +70,7 @@ class Heard:
 def handshake(hosts: Hosts, made: Any, saved: Path, watcher: Any = None) -> Handshake:
     consortium = Consortium(hosts.root)
     terms = read_terms(hosts.root / "terms")
-    setup = server_ground(consortium.config, hosts.folder, terms)
+    setup = server_setup(consortium.config, hosts.folder, terms)
     keys: Any = dict.fromkeys(made)
     return Handshake(over(MemoryGrid(apps(made)), saved.parent), setup, terms, keys, saved, watcher or Heard())
 

@@ -281,7 +281,7 @@ def test_a_site_that_is_away_is_cut_off_but_a_coordinator_that_sees_nobody_waits
     grid = MemoryGrid({name: echo(name, []) for name in "ab"})
     grid.away = {"b"}
     answers = list(over(grid, tmp_path, absence=0.1).exchange([ask("a"), ask("b")]))
-    assert answers[0].packed is not None
+    assert answers[0].payloads
     assert (answers[1].lost or "").startswith("cut off: not seen for")
     grid.away = {"a", "b"}
     looks = 0
@@ -303,7 +303,7 @@ def test_a_large_early_reply_waits_on_disk(tmp_path: Path, monkeypatch: pytest.M
     grid = MemoryGrid({name: echo(name, []) for name in "abc"})
     seen = []
     for answer in over(grid, tmp_path).exchange([ask(name) for name in "abc"]):
-        seen.append((answer.site, answer.packed is not None, len(list((tmp_path / "spool").iterdir()))))
+        seen.append((answer.site, bool(answer.payloads), len(list((tmp_path / "spool").iterdir()))))
     assert seen == [("a", True, 2), ("b", True, 1), ("c", True, 0)]
 
 

@@ -54,7 +54,7 @@ def good(ask: Ask) -> Answer:
         "count": Scores({"n": value}),
         "rest": Done(),
     }[ask.method]
-    return Answer(ask.site, reply.pack("fp32"), ask.commit or ask.start)
+    return Answer(ask.site, (reply.pack("fp32"),), ask.commit or ask.start)
 
 
 class Fake:
@@ -96,7 +96,7 @@ WEIGHTS = Parameters({"w": torch.zeros(2)})
 
 
 def packed(tensor: torch.Tensor, kind: str = "parameters") -> Rule:
-    return lambda ask: Answer(ask.site, Packed(kind, {}, {"w": tensor}), ask.commit)
+    return lambda ask: Answer(ask.site, (Packed(kind, {}, {"w": tensor}),), ask.commit)
 
 
 def refuse(ask: Ask) -> Answer:
@@ -198,7 +198,7 @@ def test_a_read_only_ask_commits_nothing(tmp_path: Path) -> None:
 
 
 def test_a_site_cannot_move_its_version_in_a_read_only_ask(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, a=lambda ask: Answer("a", Scores({}).pack("fp32"), "00009.9"))
+    bench = Bench(tmp_path, a=lambda ask: Answer("a", (Scores({}).pack("fp32"),), "00009.9"))
     list(bench.cohort(2, read_only=True).ask(bench.made.count, 1))
     assert bench.ledger.versions == {}
 

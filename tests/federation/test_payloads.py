@@ -33,6 +33,7 @@ from grandrounds.federation.payloads import (
     PublicSet,
     Scores,
     Selection,
+    Tensors,
     VocabularyCounts,
     unpack,
 )
@@ -47,6 +48,7 @@ WEIGHTS = {"head.weight": some(3, 4), "head.bias": some(3), "count": torch.tenso
 PAYLOADS: dict[str, Payload] = {
     "parameters": Parameters(WEIGHTS),
     "gradients": Gradients({name: value for name, value in WEIGHTS.items() if name != "count"}),
+    "tensors": Tensors({"control": torch.tensor([0.5, -1.0])}),
     "predictions": Predictions(PROBABILITIES, "probabilities", "d1"),
     "predicted_labels": PredictedLabels(torch.tensor([1, 0, 1]), 2, "d1"),
     "scores": Scores({'tp/Tr"IP': 3.0, "fn/Fieber über 39°": 0.125, "n": 10.0}),
@@ -59,7 +61,12 @@ PAYLOADS: dict[str, Payload] = {
 }
 COUNT, TRAINED = frozenset({"count"}), frozenset({"head.weight", "head.bias"})
 EXPECTED = Expected(
-    {"head.weight": (3, 4), "head.bias": (3,), "count": ()}, 2, (3, "d1"), integers=COUNT, trained=TRAINED
+    {"head.weight": (3, 4), "head.bias": (3,), "count": ()},
+    2,
+    (3, "d1"),
+    integers=COUNT,
+    trained=TRAINED,
+    tensors={"control": (2,)},
 )
 
 
@@ -83,7 +90,7 @@ def test_bytes_are_counted_as_they_are_written_and_come_back(kind: str, compress
 def same(one: Payload, other: Payload) -> bool:
     def plain(payload: Payload) -> Any:
         values = getattr(payload, "values", None)
-        tensors = isinstance(payload, Parameters | Gradients)
+        tensors = isinstance(payload, Parameters | Gradients | Tensors)
         shown = {n: v.tolist() for n, v in values.items()} if tensors else getattr(values, "tolist", lambda: values)()
         return type(payload), shown, getattr(payload, "form", None)
 
@@ -522,3 +529,17 @@ def test_a_header_nested_too_deeply_is_refused() -> None:
     inner = json.dumps({"__metadata__": {"scores": "[" * 100_000}}).encode()
     with pytest.raises(PayloadError):
         Packed.from_bytes(framed(inner))
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        ({}, "a payload lacks 'control'"),
+        ({"control": torch.zeros(2), "more": torch.zeros(1)}, "has the undeclared 'more'"),
+        ({"control": torch.zeros(3)}, "has shape"),
+        ({"control": torch.tensor([1.0, float("nan")])}, "not finite|finite"),
+    ],
+)
+def test_an_algorithm_s_own_tensors_are_as_it_declares(sent: dict[str, torch.Tensor], problem: str) -> None:
+    with pytest.raises(PayloadError, match=problem):
+        unpack(Tensors(sent).pack("fp32"), EXPECTED)

@@ -161,8 +161,8 @@ def verdicts(made: MapResult, *rows: Sequence[Verdict]) -> MapResult:
 def test_the_sentence_names_the_region_and_how_many_of_its_cells_agree(made: tuple[MapResult, Path, MadeUp]) -> None:
     b, w, n = BETTER, WORSE, NO_DIFFERENCE
     assert made[0].sentence == (
-        "Choose fake when the number of sites is at least 4: it is better in 2 of 2 cells there, and 0 of 2 elsewhere. "
-        "Avoid it when the number of sites is at most 2 and the share of labels is at most 10%: it is worse in 1 of 1 "
+        "Choose fake when “number of sites” is at least 4: it is better in 2 of 2 cells there, and 0 of 2 elsewhere. "
+        "Avoid it when “number of sites” is at most 2 and “share of labels” is at most 10%: it is worse in 1 of 1 "
         "cell there, and 0 of 3 elsewhere. In 1 of 4 cells no difference can be shown."
     )
     assert sentence(verdicts(made[0], [b, b], [b, b])) == (
@@ -176,7 +176,7 @@ def test_the_sentence_names_the_region_and_how_many_of_its_cells_agree(made: tup
         "In 4 of 4 cells no difference can be shown."
     )
     assert sentence(verdicts(made[0], [n, n], [w, w])).startswith(
-        "No cell of this map shows an advantage of fake over its best rival. Avoid it when the share of labels is at "
+        "No cell of this map shows an advantage of fake over its best rival. Avoid it when “share of labels” is at "
         "least 40%: it is worse in 2 of 2 cells"
     )
 

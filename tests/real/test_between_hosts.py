@@ -147,7 +147,7 @@ def test_twenty_five_strangers_of_each_kind(found: Callable[..., Hosts], how: st
     if how == "expired certificate":
         issue_certificate(hosts.root, ["127.0.0.1"], days=-1)
         prelude = (
-            "from grandrounds.experiment import consortium\n"
+            "from grandrounds.deployment import consortium\n"
             "consortium.Consortium.check_certificate = lambda self: None\n"
             "from grandrounds.deployment.flower import superlink\n"
             "superlink.SuperLink.open_run = lambda self, keys: __import__('time').sleep(600)\n"

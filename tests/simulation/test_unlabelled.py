@@ -14,7 +14,7 @@ import grandrounds
 from grandrounds.config.schema import load_config, make_config
 from grandrounds.data.documents import Document
 from grandrounds.data.synthetic import synthesize
-from grandrounds.deployment.consortium import Founded, create, server_ground
+from grandrounds.deployment.consortium import Founded, create, server_setup
 from grandrounds.deployment.dry_run import dry_run
 from grandrounds.deployment.enrolment import read_enrolment
 from grandrounds.deployment.handshake import Handshake
@@ -259,7 +259,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Callable[[st
 
 def test_between_hosts_the_bits_are_those_of_one_process(hosts: Hosts, tmp_path: Path) -> None:
     config, terms = load_config(hosts.config), read_terms(hosts.root / "terms")
-    setup = server_ground(config, hosts.folder, terms)
+    setup = server_setup(config, hosts.folder, terms)
     assert setup.public is not None
     assert terms.public == (24 + 20, setup.public.digest)
     handlers = {}
@@ -291,4 +291,4 @@ def test_a_rehearsal_shows_a_label_for_every_public_row(hosts: Hosts) -> None:
 def test_a_share_is_nothing_that_a_coordinator_has(hosts: Hosts) -> None:
     config = load_config(hosts.config, ["data.unlabelled=0.2"])
     with pytest.raises(ConfigError, match=r"data.unlabelled is a share of the training data, which the coordinator"):
-        server_ground(config, hosts.folder, read_terms(hosts.root / "terms"))
+        server_setup(config, hosts.folder, read_terms(hosts.root / "terms"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import log
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -91,12 +91,9 @@ class FedED(Algorithm):
     def encodings(self) -> Sequence[Compression]:
         return ("fp32", "fp16", "int8")
 
-    def start(self, server: Server, cohort: Cohort) -> None:
-        server.state[LAST] = TensorState()
-
     def round(self, server: Server, cohort: Cohort) -> None:
         seen = {r.site.site: r.payload for r in cohort.ask(self.count)} if self.vote == "counts" else {}
-        last = cast(TensorState, server.state[LAST])
+        last = server.tensors(LAST)
         replies = self._ask(server, cohort, last)
         if self.vote == "counts":
             z = counted_vote((answers(r.payload, "log_probabilities"), _told(r, seen)) for r in replies)

@@ -56,8 +56,7 @@ class FedNER(Algorithm):
         if split not in private:
             known = unknown("split of this task's model", split, private)
             raise ConfigError(f"algorithm.private: {known}; or name parts in a list")
-        # To mypy the class is no dataclass: @algorithm makes it one.
-        return replace(self, private=tuple(private[split]))  # type: ignore[type-var]
+        return replace(self, private=tuple(private[split]))
 
     def shared(self, name: str) -> bool:
         return not any(name == part or name.startswith(f"{part}.") for part in self.private or ())

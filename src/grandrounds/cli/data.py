@@ -136,7 +136,7 @@ def partition(
     plot: Annotated[Optional[Path], typer.Option(help="Also draw documents and H by site, as SVG.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Partitioning a corpus out to sites and show who holds what.
+    """Partition a corpus across sites and show who holds what.
 
     Example: `grandrounds data partition --format synthetic --scheme dirichlet --sites 6 --alpha 0.3`
     """

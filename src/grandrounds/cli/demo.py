@@ -17,7 +17,7 @@ from grandrounds.cli.options import JsonOption
 if TYPE_CHECKING:
     from grandrounds.reports.tables import ComparisonRow
 
-ALGORITHMS = ("fedavg", "fedatt", "feded", "local_only", "centralized")  # the longest first, so that no core waits
+ALGORITHMS = ("fedavg", "feded", "fedatt", "local_only", "centralized")  # the longest early, so that no core waits
 
 
 def demo(
@@ -43,7 +43,7 @@ def demo(
         config = load_config(path, overrides or [])
     err.print(
         "Six synthetic hospitals hold notes they may not share. local_only trains each alone; fedavg and fedatt train "
-        "them together without moving a note; feded moves not even weights, only predictions on the server's own "
+        "them together without moving a note; feded uploads only predictions on the server's own "
         "sentences; centralized shows what one big hospital could do."
     )
     arms = arms_of(config, ALGORITHMS, [config.seed + i for i in range(seeds)], out_folder)

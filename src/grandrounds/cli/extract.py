@@ -14,7 +14,8 @@ from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.registry import FORMATS, load_modules
 
-WRITTEN = ("html", *(name for name, known in FORMATS.items() if known.writer and name != "lines"))
+WRITTEN = ("html", "pubtator", "brat", "conll", "opennre", "json")
+"""Built in; one's own may be added with --import."""
 
 
 def extract(
@@ -53,8 +54,9 @@ def extract(
     from grandrounds.tasks.saved import load
 
     load_modules(imports or [])
-    if to not in WRITTEN:
-        raise ConfigError(unknown("output format", to, WRITTEN))
+    written = [*WRITTEN, *(name for name in FORMATS if FORMATS.at_hand(name) and FORMATS[name].writer)]
+    if to not in written or to == "lines":
+        raise ConfigError(unknown("output format", to, written))
     if out_path is None and to != "json":
         raise ConfigError(f"--to {to} writes to a file or folder; name it with --out")
     corpus = read(format or ("text" if all(path.suffix == ".txt" for path in source) else "json"), source)

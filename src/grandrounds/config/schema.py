@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -127,7 +127,7 @@ class Model(Section):
     """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
     gives for nothing, `tiny` has to learn."""
     parameter_efficient: Literal["off", "lora"] = "off"
-    """Low-rank adapters in the encoder, which else stands still: they and the head are trained and travel."""
+    """Low-rank adapters: the encoder is frozen; only the adapters and the head are trained and sent."""
     lora_rank: int = Field(8, ge=1)
     lora_alpha: float = Field(16.0, gt=0, allow_inf_nan=False)
     """Adapters count alpha / rank times."""
@@ -200,8 +200,8 @@ class SiteSection(Section):
     """For algorithms that share no weights."""
     training: dict[str, Any] = Field(default_factory=dict)
     """What of [training] is different here: another encoder may need another learning rate."""
-    poisoned: bool = False
-    """Simulate an attacker: its predictions say another class than they mean."""
+    attack: Literal["none", "mislead", "unbounded", "scale", "flip", "substitute"] = "none"
+    """Simulate an attacker: what it uploads is not what it computed."""
 
     @property
     def generated(self) -> bool:
@@ -386,7 +386,7 @@ class Config(Section):
             )
         task = TASKS[self.task["name"]]
         if algorithm.needs_context and not task.localized:
-            others = " or ".join(name for name, other in TASKS.items() if other.localized)
+            others = _tasks(lambda other: other.localized)
             raise ConfigError(
                 f"'{algorithm.name}' contrasts localized contexts, and '{task.name}' has none: "
                 f"take task.name = {others}, or algorithm.name = moon"
@@ -397,7 +397,7 @@ class Config(Section):
                 "take algorithm.name = fedavg, fedprox or fedatt"
             )
         if algorithm.needs_bags and not task.bagged:
-            others = " or ".join(name for name, other in TASKS.items() if other.bagged)
+            others = _tasks(lambda other: other.bagged)
             raise ConfigError(
                 f"'{algorithm.name}' chooses among the sentences of a fact, and '{task.name}' has one: "
                 f"take task.name = {others}"
@@ -407,7 +407,7 @@ class Config(Section):
                 f"'{algorithm.name}' averages predictions of one class an example, and '{task.name}' may find several"
             )
         if self.data.mask_overlap and task.finds != "mentions":
-            others = " or ".join(name for name, other in TASKS.items() if other.finds == "mentions")
+            others = _tasks(lambda other: other.finds == "mentions")
             raise ConfigError(
                 f"data.mask_overlap hides mentions from those who look for them, and '{task.name}' is given them: "
                 f"take task.name = {others}"
@@ -423,8 +423,7 @@ class Config(Section):
             )
         if self.federation.keep_models and algorithm.personal:
             raise ConfigError(
-                f"federation.keep_models is of a model for all, and '{algorithm.name}' leaves each site with its own: "
-                "leave it out"
+                f"federation.keep_models needs one shared model; '{algorithm.name}' trains one per site: leave it out"
             )
         if self.federation.stop_at_f1 and task.finds == "nothing":
             raise ConfigError(
@@ -432,8 +431,12 @@ class Config(Section):
             )
         if self.federation.stop_at_f1 and "test" not in self.federation.evaluate_on:
             raise ConfigError("federation.stop_at_f1 is about the test F1: add 'test' to federation.evaluate_on")
-        if not algorithm.public_at_sites and any(site.poisoned for site in self.sites.values()):
-            raise ConfigError(f"sites poison predictions, and '{algorithm.name}' has none; try feded")
+        for name, site in self.sites.items():
+            if site.attack in ("mislead", "unbounded") and not algorithm.public_at_sites:
+                raise ConfigError(
+                    f"sites.{name}.attack = '{site.attack}' is on predictions, and '{algorithm.name}' sends none; take "
+                    "'scale', 'flip' or 'substitute', or algorithm.name = feded"
+                )
 
     @property
     def needs_public(self) -> bool:
@@ -472,8 +475,9 @@ def load_config(path: Path, overrides: Iterable[str] = (), imports: Sequence[str
     """The config in a TOML file, after `section.key=value` overrides, with further modules to import."""
     changes = dict(parse_override(text) for text in overrides)
     content = _read(path)
-    if imports:
-        changes["imports"] = [*changes.get("imports", content.get("imports", [])), *imports]
+    given = changes.get("imports", content.get("imports", []))
+    if imports and isinstance(given, list):
+        changes["imports"] = [*given, *imports]
     return make_config(content, changes)
 
 
@@ -516,6 +520,11 @@ def _set(content: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(content, dict):
             raise ConfigError(f"'{key}' can't be set: '{section}' is not a section")
     content[last] = value
+
+
+def _tasks(fitting: Callable[[type[Task]], bool]) -> str:
+    """Names to suggest; what is merely installed is not loaded for that."""
+    return " or ".join(name for name in TASKS if TASKS.at_hand(name) and fitting(TASKS[name]))
 
 
 def _known(key: str, name: str, known: Iterable[str]) -> None:

@@ -258,7 +258,7 @@ def _task(config: Config, corpora: _Corpora) -> Task:
         ) from error
 
 
-def server_ground(config: Config, base: Path, terms: Terms) -> ServerSetup:
+def server_setup(config: Config, base: Path, terms: Terms) -> ServerSetup:
     """What the coordinator holds, on the terms that sites were enrolled with."""
     torch.set_num_threads(config.threads)
     corpora = _Corpora(config, base)
@@ -270,9 +270,9 @@ def server_ground(config: Config, base: Path, terms: Terms) -> ServerSetup:
     splits: Mapping[str, Split] = {}
     if examples:
         splits = server_splits(terms.task, examples, terms.task.features(examples, terms.encoder), rows, public)
-    model = spec.initial_model()
-    manifest = manifest_of(model, config.make_algorithm())
-    expected = expected_of(model, manifest, terms.task, terms.public)
+    algorithm, model = config.make_algorithm(), spec.initial_model()
+    manifest = manifest_of(model, algorithm)
+    expected = expected_of(model, manifest, terms.task, terms.public, algorithm)
     return ServerSetup(spec, model, splits, public, expected, (), (), dict(corpora.notes))
 
 
@@ -290,7 +290,7 @@ def coordinate(
         if folder.result is not None and folder.result["rounds_planned"] >= config.federation.rounds:
             watcher.say(f"this run is already finished: {folder.path}")
             return folder.result
-        setup = server_ground(config, Path(founded.data), terms)
+        setup = server_setup(config, Path(founded.data), terms)
         link = SuperLink(consortium.folder, founded.bind, founded.port, consortium.tls)
         stack.callback(link.close)
         grid = link.open_run([public_bytes(key) for key in keys.values()])

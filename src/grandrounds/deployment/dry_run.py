@@ -19,7 +19,7 @@ from grandrounds.federation.audit import Audit
 from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import Server, Split
-from grandrounds.federation.payloads import PublicSet
+from grandrounds.federation.payloads import Packed, PublicSet
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.public_sets import PublicSetCache
@@ -42,6 +42,8 @@ class Upload:
     fields: Sequence[str]
     refused: str
     """What the site's policy says to it; empty: nothing."""
+    place: int = 0
+    """In a reply of several payloads."""
 
 
 def dry_run(enrolment: Enrolment, holding: Holding) -> list[Upload]:
@@ -55,7 +57,7 @@ def dry_run(enrolment: Enrolment, holding: Holding) -> list[Upload]:
     features = terms.task.features(examples, spec.encoder)
     split = Split(features, terms.task.rows(features, rows), "" if stand_in is None else stand_in.digest)
     model = spec.initial_model()
-    expected = expected_of(model, manifest_of(model, algorithm), terms.task, (len(rows), split.digest))
+    expected = expected_of(model, manifest_of(model, algorithm), terms.task, (len(rows), split.digest), algorithm)
     few = replace(site_data.splits["train"], rows=site_data.splits["train"].rows[:FEW])
     played = replace(site_data, splits={**site_data.splits, "train": few}, policy=Policy())
     with tempfile.TemporaryDirectory() as folder:
@@ -113,26 +115,27 @@ class _Listener:
     def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
         for ask in asks:
             answer = self._runner.answer(ask)
-            if answer.packed is not None:
-                self._write_down(ask, answer)
+            for place, part in enumerate(answer.payloads):
+                self._write_down(ask, part, place)
             yield answer
 
     def flush(self) -> None: ...
     def close(self) -> None: ...
 
-    def _write_down(self, ask: Ask, answer: Answer) -> None:
-        packed, refused = answer.packed, ""
-        assert packed is not None
+    def _write_down(self, ask: Ask, packed: Packed, place: int) -> None:
+        refused = ""
         try:
             self._policy.check(packed)
         except RefusalError as problem:
             refused = str(problem)
         shapes = {name: tuple(tensor.shape) for name, tensor in packed.tensors.items()}
-        upload = Upload(self.when, ask.method, packed.kind, packed.nbytes, shapes, sorted(packed.header), refused)
+        upload = Upload(
+            self.when, ask.method, packed.kind, packed.nbytes, shapes, sorted(packed.header), refused, place
+        )
         # How many rows of an embedding leave depends on the words of a batch: the most that were seen are told.
-        for place, other in enumerate(self.seen):
+        for line, other in enumerate(self.seen):
             if _alike(upload, other):
-                self.seen[place] = max(upload, other, key=lambda one: one.bytes)
+                self.seen[line] = max(upload, other, key=lambda one: one.bytes)
                 return
         self.seen.append(upload)
 

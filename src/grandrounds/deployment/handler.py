@@ -102,11 +102,12 @@ class MessageHandler:
         else:
             answer = self._runner.answer(ask)
             self._runner.flush()  # the coordinator may count on our state as soon as it has the reply
-        if answer.packed is None:
+        if not answer.payloads:
             self._audit.write(**ask.where, event=answer.lost)
             return {"answer": answer.note()}, []
-        log_payload(self._audit, ask.where, "up", answer.packed, answer.work)
-        return {"answer": answer.note()}, [answer.packed.to_bytes()]
+        for place, part in enumerate(answer.payloads):
+            log_payload(self._audit, ask.where, "up", part, None if place else answer.work)
+        return {"answer": answer.note()}, [part.to_bytes() for part in answer.payloads]
 
     @property
     def _secret(self) -> Path:

@@ -121,11 +121,11 @@ def alone(enrolment: Enrolment) -> Iterator[None]:
 
 def make_runner(enrolment: Enrolment, holding: Holding) -> SiteRunner:
     terms, state, site_data = enrolment.terms, enrolment.state, holding.site_data
-    model = site_data.spec.initial_model()
+    algorithm, model = terms.config.make_algorithm(), site_data.spec.initial_model()
     return SiteRunner(
-        terms.config.make_algorithm(),
+        algorithm,
         {site_data.registration.site: site_data},
-        expected_of(model, site_data.registration.manifest, site_data.spec.task, terms.public),
+        expected_of(model, site_data.registration.manifest, site_data.spec.task, terms.public, algorithm),
         PrivateStore(state / "states", memory=0),
         terms.config.federation.compression,
         terms.digest,

@@ -28,6 +28,7 @@ from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.learner import LearnerSpec
 from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder
+from grandrounds.registry import ALGORITHMS, TASKS
 from grandrounds.tasks.saved import load, save_start
 from grandrounds.tasks.task import Task
 
@@ -107,9 +108,22 @@ def read_terms(folder: Path) -> Terms:
         raise GrandRoundsError(
             f"'{folder / 'federation.toml'}' names modules to import; a site imports only what its own site.toml names"
         )
-    start, config = load(folder / "model"), make_config(content)
+    _check_at_hand(content)
+    start, config = load(folder / "model", str(content["task"]["name"])), make_config(content)
     encoder = replace(start.encoder, lora=config.model.lora())  # the config is in the digest, lora.json is not
     return Terms(folder, config, start.task, encoder, (rows, digest))
+
+
+def _check_at_hand(content: Mapping[str, Any]) -> None:
+    """Before anything of that name is loaded."""
+    for registry, section in ((ALGORITHMS, "algorithm"), (TASKS, "task")):
+        table = content.get(section, {})
+        name = str(table.get("name", "")) if isinstance(table, dict) else ""
+        if not registry.at_hand(name):
+            raise GrandRoundsError(
+                f"this federation's {section} '{name}' is not built in; if you trust the package that brings it, "
+                'install it and name its module in site.toml: imports = ["..."]'
+            )
 
 
 def _shared(config: Config, public: tuple[int, str]) -> dict[str, Any]:

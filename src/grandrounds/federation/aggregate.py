@@ -4,40 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from torch import Tensor
 
 from grandrounds.errors import GrandRoundsError
-from grandrounds.federation.contract import Reply
-from grandrounds.federation.payloads import Gradients, Parameters, Predictions
+from grandrounds.federation.contract import Reply, Sent
+from grandrounds.federation.payloads import Gradients, Parameters, Payload, Predictions, Tensors
 from grandrounds.federation.rows import Rows
 
-M = TypeVar("M", Parameters, Gradients, Predictions)
+Averaged = Parameters | Gradients | Predictions | Tensors
+M = TypeVar("M", bound=Sent)
 
 
 def mean(replies: Iterable[Reply[M]]) -> M:
-    """The weighted mean of the replies' values, m <- m + w/W (x - m): with one reply it is that reply, bit for bit. Of
-    rows that a reply does not have it has zeros."""
-    total, running, rows, last = 0.0, dict[str, Tensor](), dict[str, Rows](), None
+    """The weighted mean of the replies' values: with one reply it is that reply, bit for bit. Of replies with several
+    payloads, the mean of each."""
+    running: list[_Running] = []
+    several, total = False, 0.0
     for reply in replies:
-        last, total = reply.payload, total + reply.weight
-        values = _tensors(reply.payload)
-        others: Mapping[str, Rows] = reply.payload.rows if isinstance(reply.payload, Gradients) else {}
-        if not running and not rows:
-            running = {name: value.clone() for name, value in values.items()}
-            rows = dict(others)
-        elif reply.weight:
-            rows = {name: some.lerp(others[name], reply.weight / total) for name, some in rows.items()}
+        several = isinstance(reply.payload, tuple)
+        parts = cast("tuple[Averaged, ...]", reply.payload if several else (reply.payload,))
+        running = running or [_Running() for _ in parts]
+        total += reply.weight
+        for one, part in zip(running, parts, strict=True):
+            if not isinstance(part, Averaged):
+                raise TypeError(f"mean can't average a payload of kind '{part.kind}'; read reply.payload yourself")
+            one.add(part, reply.weight, total)
+    if not running:
+        raise GrandRoundsError("a mean needs at least one reply")
+    means: tuple[Payload, ...] = tuple(one.payload() for one in running)
+    return cast("M", means if several else means[0])
+
+
+class _Running:
+    """m <- m + w/W (x - m). Of rows that a reply does not have it has zeros."""
+
+    def __init__(self) -> None:
+        self._last: Averaged | None = None
+        self._values: dict[str, Tensor] = {}
+        self._rows: dict[str, Rows] = {}
+
+    def add(self, payload: Averaged, weight: float, total: float) -> None:
+        values: Mapping[str, Tensor] = (
+            {"values": payload.values} if isinstance(payload, Predictions) else payload.values
+        )
+        rows: Mapping[str, Rows] = payload.rows if isinstance(payload, Gradients) else {}
+        if self._last is None:
+            self._values, self._rows = {name: value.clone() for name, value in values.items()}, dict(rows)
+        elif weight:
+            self._rows = {name: some.lerp(rows[name], weight / total) for name, some in self._rows.items()}
             for name, value in values.items():
                 if value.is_floating_point():
-                    running[name].lerp_(value, reply.weight / total)
-    if last is None:
-        raise GrandRoundsError("a mean needs at least one reply")
-    if isinstance(last, Gradients):
-        return replace(last, values=running, rows=rows)
-    return replace(last, values=running if isinstance(last, Parameters) else running["values"])
+                    self._values[name].lerp_(value, weight / total)
+        self._last = payload
 
-
-def _tensors(payload: Parameters | Gradients | Predictions) -> dict[str, Tensor]:
-    return dict(payload.values) if isinstance(payload, Parameters | Gradients) else {"values": payload.values}
+    def payload(self) -> Averaged:
+        last: Any = self._last
+        if isinstance(last, Predictions):
+            return replace(last, values=self._values["values"])
+        changes = {"rows": self._rows} if isinstance(last, Gradients) else {}
+        return cast("Averaged", replace(last, values=self._values, **changes))

@@ -63,8 +63,8 @@ class Audit:
 def log_payload(
     audit: Audit, where: Mapping[str, Any], direction: str, packed: Packed, work: Work | None = None
 ) -> None:
-    """The line of a payload, and of the work that a reply tells of: the same on both sides, but for its time and its
-    place in the chain."""
+    """The line of a payload, with the work that a reply tells of beside its first one: the same on both sides, but for
+    its time and its place in the chain."""
     told = {} if work is None else work._asdict()
     audit.write(**where, direction=direction, kind=packed.kind, bytes=packed.nbytes, digest=packed.digest, **told)
 

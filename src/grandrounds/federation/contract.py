@@ -23,8 +23,11 @@ from grandrounds.registry import ALGORITHMS
 from grandrounds.tasks.task import Counts
 
 Ts = TypeVarTuple("Ts")
-R = TypeVar("R", bound=Payload)
-Method = TypeVar("Method", bound=Callable[..., Payload])
+Sent = Payload | tuple[Payload, ...]
+"""What a site method gives: a payload, or several."""
+R = TypeVar("R", bound=Sent)
+Method = TypeVar("Method", bound=Callable[..., Sent])
+Kinds = type[Payload] | tuple[type[Payload], ...]
 A = TypeVar("A", bound="type[Algorithm]")
 
 
@@ -60,6 +63,13 @@ class Cohort:
     """The sites of this round, in site order."""
 
     sites: Sequence[Registration]
+    registered: int
+    """How many sites the federation has; a round may ask fewer."""
+
+    @property
+    def fraction(self) -> float:
+        """C: the share of sites that this round asks."""
+        return len(self.sites) / self.registered
 
     def ask(self, method: Callable[[Site, *Ts], R], *message: *Ts) -> Iterator[Reply[R]]:
         """Run the method at every site; replies come in site order, each as soon as it is its turn."""
@@ -103,6 +113,11 @@ class Algorithm:
         """Whether nothing that depends on a label set travels."""
         return False
 
+    def tensors(self, shared: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
+        """Names and shapes of what it sends as `Tensors`, given those of the parameters that it shares: what comes is
+        checked against them before it is used."""
+        return {}
+
     def fitted(self, private: Mapping[str, Sequence[str]]) -> Algorithm:
         """This algorithm for a task whose model has these parts to keep private, by the name of the split."""
         return self
@@ -133,6 +148,7 @@ class Algorithm:
         """After the last round, with the selected state in place; read-only."""
 
 
+@typing.dataclass_transform(frozen_default=True)
 def algorithm(name: str) -> Callable[[A], A]:
     """Make a class a registered algorithm: a frozen dataclass, found by its name."""
 
@@ -151,18 +167,18 @@ def on_site(method: Method) -> Method:
     return method
 
 
-def site_method(made: Algorithm, name: str) -> Callable[..., Payload]:
+def site_method(made: Algorithm, name: str) -> Callable[..., Sent]:
     """The bound method of that name, which must be marked: a message can't call anything else."""
     method: Any = getattr(made, name, None)
     if not getattr(method, "__on_site__", False):
         raise ConfigError(f"algorithm '{made.name}' has no site method '{name}'")
-    return typing.cast("Callable[..., Payload]", method)
+    return typing.cast("Callable[..., Sent]", method)
 
 
-def declared_kind(method: Callable[..., Payload]) -> type[Payload]:
-    """The payload kind that a site method gives, by its annotation."""
-    kind = typing.get_type_hints(inspect.unwrap(getattr(method, "__func__", method)))["return"]
-    return typing.cast("type[Payload]", kind)
+def declared_kinds(method: Callable[..., Sent]) -> Kinds:
+    """The kind of payload that a site method gives by its annotation, or the kinds where it is a tuple."""
+    given = typing.get_type_hints(inspect.unwrap(getattr(method, "__func__", method)))["return"]
+    return typing.cast("Kinds", typing.get_args(given) if typing.get_origin(given) is tuple else given)
 
 
 def make_algorithm(name: str, options: Mapping[str, Any]) -> Algorithm:

@@ -13,7 +13,7 @@ from typing import Any
 
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit, log_payload
-from grandrounds.federation.contract import Algorithm, Cohort, Registration, Reply, declared_kind
+from grandrounds.federation.contract import Algorithm, Cohort, Kinds, Registration, Reply, declared_kinds
 from grandrounds.federation.exchange import Answer, Ask, Transport, Work
 from grandrounds.federation.payloads import Expected, Packed, Payload, PayloadError, PublicSet, unpack
 
@@ -59,6 +59,8 @@ class Federation:
     config: str
     weight_by: str
     min_replies: int = 1
+    registered: int = 0
+    """How many sites there are."""
     public: PublicSet | None = None
     """What sites may look at beside their own data."""
     watch: Callable[[str], None] = lambda site: None
@@ -73,6 +75,7 @@ class RoundCohort(Cohort):
 
     def __init__(self, federation: Federation, sites: Sequence[Registration], round: int, read_only: bool) -> None:
         self.sites = sorted(sites, key=lambda site: site.site)
+        self.registered = federation.registered or len(self.sites)
         self.traffic = Traffic()
         self.exchange = 0
         self._federation, self._round, self._read_only = federation, round, read_only
@@ -121,7 +124,7 @@ class RoundCohort(Cohort):
         )
 
     def _replies(self, method: Any, asks: Sequence[Ask]) -> Iterator[Reply[Any]]:
-        kind, good, failed = declared_kind(method), 0, list[str]()
+        kinds, good, failed = declared_kinds(method), 0, list[str]()
         sent = {ask.site: ask for ask in asks}
         for ask in asks:
             for part in ask.payloads:
@@ -131,7 +134,7 @@ class RoundCohort(Cohort):
             if answer.lost and answer.lost.startswith("failed: "):
                 failed.append(answer.lost)
             try:
-                reply = self._checked(answer, kind)
+                reply = self._checked(answer, kinds)
             except PayloadError as problem:
                 self.traffic.lost[answer.site] = f"rejected: {problem}"
                 continue
@@ -152,11 +155,17 @@ class RoundCohort(Cohort):
                 f"{self._federation.min_replies} are needed ({reasons})"
             )
 
-    def _checked(self, answer: Answer, kind: type[Payload]) -> Reply[Any] | None:
-        if answer.packed is None:
+    def _checked(self, answer: Answer, kinds: Kinds) -> Reply[Any] | None:
+        if not answer.payloads:
             self.traffic.lost[answer.site] = answer.lost or "lost"
             return None
-        payload = unpack(answer.packed, self._federation.expected, kind)
+        declared = kinds if isinstance(kinds, tuple) else (kinds,)
+        if len(answer.payloads) != len(declared):
+            raise PayloadError(f"{len(answer.payloads)} payloads came where {len(declared)} were declared")
+        parts = tuple(
+            unpack(part, self._federation.expected, kind) for part, kind in zip(answer.payloads, declared, strict=True)
+        )
+        payload = parts if isinstance(kinds, tuple) else parts[0]
         if answer.version is not None and not self._read_only:
             self._federation.ledger.versions[answer.site] = answer.version
         site = self._by_name[answer.site]
@@ -171,12 +180,13 @@ class RoundCohort(Cohort):
             holding.discard(ask.site)  # it will be sent again
         elif ask.public and answer.considered:
             holding.add(ask.site)
-        if answer.packed is None:
+        if not answer.payloads:
             self._federation.audit.write(**where, event=answer.lost)
         else:
-            self.traffic.bytes_up += answer.packed.nbytes
+            self.traffic.bytes_up += sum(part.nbytes for part in answer.payloads)
             self.traffic.work += answer.work
-            log_payload(self._federation.audit, where, "up", answer.packed, answer.work)
+            for place, part in enumerate(answer.payloads):
+                log_payload(self._federation.audit, where, "up", part, None if place else answer.work)
 
 
 def check_registrations(

@@ -20,6 +20,9 @@ class Work(NamedTuple):
     def __add__(self, other: Work) -> Work:  # type: ignore[override]  # of a tuple it would be a longer one
         return Work(self.steps + other.steps, self.examples + other.examples)
 
+    def __sub__(self, other: Work) -> Work:
+        return Work(self.steps - other.steps, self.examples - other.examples)
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -72,10 +75,10 @@ class Ask:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: a payload as it stood on the wire, or why there is none."""
+    """What came back: payloads as they stood on the wire, or why there are none."""
 
     site: str
-    packed: Packed | None = None
+    payloads: tuple[Packed, ...] = ()
     version: str | None = None
     """The private state after this ask; the old one where nothing was kept."""
     lost: str | None = None
@@ -90,20 +93,20 @@ class Answer:
         return {"version": self.version, "lost": self.lost, "lacks_public": self.lacks_public, "work": [*self.work]}
 
     @classmethod
-    def of(cls, site: str, packed: Packed | None, note: Mapping[str, Any]) -> Self:
+    def of(cls, site: str, payloads: tuple[Packed, ...], note: Mapping[str, Any]) -> Self:
         """The answer of a note; PayloadError where it is none."""
         version, lost, lacks_public, work = (note[key] for key in ("version", "lost", "lacks_public", "work"))
         plain = version is None or isinstance(version, str), lost is None or isinstance(lost, str)
-        if not all(plain) or (packed is None) != (lost is not None):
+        if not all(plain) or bool(payloads) == (lost is not None):
             raise PayloadError("an answer is a payload, or a reason why there is none")
         if len(work) != len(Work._fields) or not all(type(number) is int and number >= 0 for number in work):
             raise PayloadError("the work of an answer is a number of steps and a number of examples")
-        return cls(site, packed, version, lost, bool(lacks_public), Work(*work))
+        return cls(site, payloads, version, lost, bool(lacks_public), Work(*work))
 
     @property
     def considered(self) -> bool:
         """Whether the ask reached the site: it answered, or refused to."""
-        return self.packed is not None or (self.lost or "").startswith("refused")
+        return bool(self.payloads) or (self.lost or "").startswith("refused")
 
 
 class Transport(Protocol):

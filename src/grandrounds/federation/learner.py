@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import torch as safetensors
 from torch import Tensor, nn
 
-from grandrounds.errors import ConfigError, unknown
+from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.federation.exchange import Work
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.payloads import LabelCounts, Parameters, PredictedLabels, Predictions
@@ -27,7 +27,17 @@ from grandrounds.federation.policy import RefusalError
 from grandrounds.federation.quantize import Form
 from grandrounds.federation.rows import Tables, table_names
 from grandrounds.federation.seeds import derive, generator, global_seed
-from grandrounds.federation.state import Flat, Stateful, copy_into, flatten, put_back, rebuild, state_of, unfrozen
+from grandrounds.federation.state import (
+    Flat,
+    Stateful,
+    TensorState,
+    copy_into,
+    flatten,
+    put_back,
+    rebuild,
+    state_of,
+    unfrozen,
+)
 from grandrounds.federation.training import Training, make_optimizer, step
 from grandrounds.metrics.outcomes import OUTCOMES, Outcomes, Record, to_bytes
 from grandrounds.models.encoder import Encoder
@@ -137,9 +147,12 @@ class Learner:
         epochs: int | None = None,
         learning_rate: float | None = None,
         optimizer: torch.optim.Optimizer | None = None,
-    ) -> None:
-        """Epochs of mini-batches. `loss` replaces the task's, which needs labels and so sees only rows that have one;
-        `only` are the rows of the split to train on."""
+        before_step: Callable[[nn.Module], None] | None = None,
+    ) -> Work:
+        """Epochs of mini-batches; gives how many steps and examples they took. `loss` replaces the task's, which needs
+        labels and so sees only rows that have one; `only` are the rows of the split to train on; `before_step` may
+        change the gradients that a backward pass left in the model, before they are clipped."""
+        before = self.work
         chosen = self._split(split)
         if only is None and loss is None:
             only = chosen.labelled
@@ -163,27 +176,22 @@ class Learner:
                 for batch in training_batches(lengths, self.training.batch_size, order):
                     places = batch if bags is None else np.concatenate([bags[i] for i in batch])
                     taken += 1
-                    self._step(loss, seen, rows[places], optimizer, parameters, taken / steps)
+                    self._gradients(loss, seen, rows[places], optimizer)
+                    if before_step is not None:
+                        before_step(self.model)
+                    self._clipped_step(optimizer, parameters, taken / steps)
         self.model.eval()
         if own and self.training.optimizer_state == "keep":
             self._keep_optimizer(optimizer)
+        return self.work - before
 
-    def _step(
-        self,
-        loss: Loss,
-        split: Split,
-        rows: NDArray[np.int64],
-        optimizer: torch.optim.Optimizer,
-        parameters: Sequence[nn.Parameter],
-        done: float,
-    ) -> None:
+    def _gradients(self, loss: Loss, split: Split, rows: NDArray[np.int64], optimizer: torch.optim.Optimizer) -> None:
         batch = self._batch(split, rows)
         self.work += Work(examples=len(rows))
         optimizer.zero_grad(set_to_none=True)
         with autocast(self.spec.device):
             value = loss(self.model, batch)
         value.backward()
-        self._clipped_step(optimizer, parameters, done)
 
     def _clipped_step(self, optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], done: float) -> None:
         self.work += Work(steps=1)
@@ -354,8 +362,22 @@ class Server(Learner):
         return {name: flatten(state_of(part)) for name, part in self.state.items()}
 
     def restore(self, snapshot: Mapping[str, Flat]) -> None:
-        for name, part in self.state.items():
-            put_back(part, rebuild(snapshot[name]))
+        """Tensors that a round made and the snapshot lacks go; those that it has and nobody made yet come back."""
+        for name in self.state.keys() - snapshot.keys():
+            self.tensors(name)  # nothing else may be made in a round
+            del self.state[name]
+        for name, held in snapshot.items():
+            state = rebuild(held)
+            if name not in self.state and not all(isinstance(value, Tensor) for value in state.values()):
+                raise GrandRoundsError(f"server.state['{name}'] must be made in the algorithm's start, not in a round")
+            put_back(self.state.setdefault(name, TensorState()), state)
+
+    def tensors(self, name: str) -> TensorState:
+        """Named tensors that live on from round to round and are checkpointed; empty until something is put there."""
+        held = self.state.setdefault(name, TensorState())
+        if not isinstance(held, TensorState):
+            raise TypeError(f"server.state['{name}'] is a {type(held).__name__}, not named tensors")
+        return held
 
     def _recall_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         optimizer.load_state_dict(copy.deepcopy(self.state["optimizer"].state_dict()))

@@ -63,6 +63,8 @@ class Expected:
     """Those of the manifest that have gradients."""
     tables: frozenset[str] = frozenset()
     """Those of the manifest that are embeddings, of which rows may travel."""
+    tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Name and shape of what an algorithm sends beside: `Tensors`."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,23 @@ class Gradients(Payload):
 
 @_kind
 @dataclass(frozen=True)
+class Tensors(Payload):
+    """Named tensors of an algorithm's own, with the names and shapes that `Algorithm.tensors` declares."""
+
+    kind: ClassVar[str] = "tensors"
+    values: Mapping[str, Tensor]
+
+    def pack(self, compression: Compression) -> Packed:
+        return Packed(self.kind, {}, _wired(self.values, {}, compression))
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        values, _ = _unwired(packed, expected.tensors, frozenset())
+        return cls(values)
+
+
+@_kind
+@dataclass(frozen=True)
 class Predictions(Payload):
     """A model's answer on every row of the public set, [rows, classes]."""
 
@@ -243,10 +262,6 @@ class Predictions(Payload):
         if form == self.form:
             return self
         return replace(self, form=form, values=self.values.exp() if form == "probabilities" else _log(self.values))
-
-    def misleading(self) -> Self:
-        """What an attacker says instead: another class."""
-        return replace(self, values=self.values.roll(1, dims=1))
 
     def pack(self, compression: Compression) -> Packed:
         header = {"public": self.public}
@@ -298,9 +313,6 @@ class PredictedLabels(Payload):
     def votes(self) -> Tensor:
         """[rows, classes]: one for the class of the row, else zero."""
         return F.one_hot(self.values, self.classes).float()
-
-    def misleading(self) -> Self:
-        return replace(self, values=(self.values + 1) % self.classes)
 
     def pack(self, compression: Compression) -> Packed:
         """A byte a row, two from 257 classes on, and less where they can be deflated, whatever the compression."""

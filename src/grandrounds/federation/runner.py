@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from grandrounds.federation.contract import Algorithm, Registration, make_algorithm, site_method
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import LearnerSpec, Site, Split
-from grandrounds.federation.payloads import Compression, Expected, Packed, PredictedLabels, Predictions, unpack
+from grandrounds.federation.outgoing import Step, allowed_by, pack, send
+from grandrounds.federation.payloads import Compression, Expected, Packed, unpack
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.federation.public_sets import MissingPublicError, PublicSetCache
@@ -32,8 +33,8 @@ class SiteData:
     spec: LearnerSpec
     """The federation's, or with an encoder of the site's own."""
     policy: Policy = field(default_factory=Policy)
-    poisoned: bool = False
-    """In a simulation: an attacker, whose predictions say another class than they mean."""
+    attack: Step | None = None
+    """In a simulation: what an attacker does to what it sends."""
 
 
 class SiteRunner:
@@ -71,7 +72,8 @@ class SiteRunner:
     def _run(self, ask: Ask) -> Answer:
         if ask.config != self._config:
             raise RefusalError("the shared config at this site is another one")
-        if make_algorithm(ask.algorithm, ask.options) != self._algorithm:
+        ours = self._algorithm  # compared before anything of that name is looked up: a name could load a package
+        if ask.algorithm != ours.name or make_algorithm(ours.name, ask.options) != ours:
             raise RefusalError("this site takes part in another algorithm, or with other options")
         if ask.public not in ("", self._expected.public[1]):
             raise RefusalError(f"the public set is version {self._expected.public[1] or 'none'}, not {ask.public:.16}")
@@ -92,11 +94,9 @@ class SiteRunner:
         )
         method = site_method(self._algorithm, ask.method)
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
-        payload = method(site, *message)
-        if site_data.poisoned and isinstance(payload, Predictions | PredictedLabels):
-            payload = payload.misleading()
-        packed = payload.pack(self._compression)
-        site_data.policy.check(packed)
+        reply = method(site, *message)
+        steps = [*filter(None, [site_data.attack]), pack(self._compression), allowed_by(site_data.policy)]
+        packed = tuple(send(part, steps) for part in (reply if isinstance(reply, tuple) else (reply,)))
         version = ask.start
         if site.kept and ask.commit is not None:
             version = ask.commit

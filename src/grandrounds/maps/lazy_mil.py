@@ -28,8 +28,8 @@ def declare() -> Map:
             "model": {"encoder": "words"},
             "training": {"epochs": 2, "batch_size": 32, "decay": 0.01},
             "federation": {
-                "rounds": 60,
-                "early_stopping": 6,
+                "rounds": 100,
+                "early_stopping": 10,
                 "weight_by": "uniform",
                 "evaluate_on": ["validation"],
                 "checkpoint_every": 10,
@@ -39,8 +39,8 @@ def declare() -> Map:
             "share of a fact's sentences that say it (%)", (15, 30, 60, 100), lambda v: {"data.options.true": int(v)}
         ),
         y=Dial(
-            f"share of its sentences at any of the {SITES} sites, not its own (%)",
-            (0, 33, 67, 100),
+            "share of its sentences scattered over all sites (%)",
+            (0, 50, 100),
             lambda v: {"data.options.scatter": int(v)},
         ),
         arm=Arm("lazy_mil", {"algorithm.name": "lazy_mil"}),
@@ -48,7 +48,7 @@ def declare() -> Map:
             *(Arm(bag, {"algorithm.name": "fedavg", "task.bag": bag}) for bag in ("one", "ave", "att", "att_ra")),
             Arm("random sentence", {"algorithm.name": "lazy_mil", "algorithm.choose": "random"}),
         ),
-        learning_rates=(5e-3, 1e-2, 2e-2),
+        learning_rates=(5e-3, 1e-2, 2e-2, 4e-2),
         seeded=_seeded,
     )
 

@@ -70,26 +70,27 @@ def _mark(axes: Axes, name: str, x: float, y: float) -> None:
 
 
 def _frame(map: MapResult, axes: Axes, colour: ScalarMappable) -> None:
-    for ticks, label, limits, axis in (
-        (axes.set_xticks, axes.set_xlabel, axes.set_xlim, map.x),
-        (axes.set_yticks, axes.set_ylabel, axes.set_ylim, map.y),
+    height = 15 * len(map.y.values)  # in characters
+    for ticks, label, limits, axis, room in (
+        (axes.set_xticks, axes.set_xlabel, axes.set_xlim, map.x, 72),
+        (axes.set_yticks, axes.set_ylabel, axes.set_ylim, map.y, height),
     ):
         ticks(range(len(axis.values)), [f"{value:g}" for value in axis.values])
-        label(axis.name)
+        label(textwrap.fill(axis.name, room))
         limits(-0.5, len(axis.values) - 0.5)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
-    axes.set_title("\n".join(textwrap.wrap(map.question, 72)), loc="left", fontsize=11)
+    axes.set_title(textwrap.fill(map.question, 68), loc="left", fontsize=11)
     word = (
         f"test {map.score} over that of the best rival"
         if map.score != "loss"
         else "loss of the best rival, less its own"
     )
     bar = axes.figure.colorbar(colour, ax=axes, shrink=0.8, pad=0.02)
-    bar.set_label(f"{map.system}: {word}", fontsize=8.5)
+    bar.set_label(textwrap.fill(f"{map.system}: {word}", height), fontsize=8.5)
     bar.outline.set_visible(False)
     unsure = Patch(facecolor=UNSURE, edgecolor="#b8b8be", hatch=HATCH, label=NO_DIFFERENCE)
-    axes.legend(handles=[unsure], loc="upper left", bbox_to_anchor=(0, -0.12), borderaxespad=0, fontsize=8.5)
+    axes.figure.legend(handles=[unsure], loc="outside lower left", fontsize=8.5)
 
 
 def place(value: float, values: Sequence[float]) -> float:

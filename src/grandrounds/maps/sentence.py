@@ -78,11 +78,9 @@ def _bound(axis: Axis, values: Sequence[float]) -> str:
     name, unit = _unit(axis.name)
     if least > min(axis.values) and most < max(axis.values):
         between = f"between {least:g} and {most:g}{unit}" if least < most else f"about {least:g}{unit}"
-        return f"the {name} is {between}"
+        return f"“{name}” is {between}"
     return (
-        f"the {name} is at least {least:g}{unit}"
-        if most == max(axis.values)
-        else f"the {name} is at most {most:g}{unit}"
+        f"“{name}” is at least {least:g}{unit}" if most == max(axis.values) else f"“{name}” is at most {most:g}{unit}"
     )
 
 

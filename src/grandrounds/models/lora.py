@@ -1,4 +1,4 @@
-"""Low-rank adapters (LoRA, Hu et al., 2022): W x + (alpha / rank) B A x, where W stands still and B starts at zero.
+"""Low-rank adapters (LoRA, Hu et al., 2022): W x + (alpha / rank) B A x, where W is frozen and B starts at zero.
 
 peft puts them into an encoder; a finished model has them added to W, so that reading it needs no peft.
 """

@@ -40,8 +40,8 @@ def words_in(text: str, lowercase: bool = True) -> list[str]:
 
 
 def by_person(texts: Iterable[tuple[str | None, str]]) -> list[str]:
-    """The texts of each patient as one, and equal texts once, whosever they are: what a threshold of documents is to
-    count."""
+    """What a threshold of documents counts: the texts of each patient as one, and duplicate texts once, even across
+    patients."""
     seen, held = set[str](), dict[str | tuple[str], list[str]]()
     for patient, text in texts:
         if text not in seen:

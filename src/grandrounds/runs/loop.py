@@ -95,6 +95,7 @@ class RoundLoop:
             config=config.digest() if terms is None else terms,
             weight_by=config.federation.weight_by or self.algorithm.weight_by,
             min_replies=config.federation.min_replies,
+            registered=len(self.sites),
             public=setup.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
         )
@@ -340,7 +341,7 @@ def _class_mean(scores: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
 
 
 def peak_memory_mb() -> int:
-    """The largest site_data size of this process, or of a worker."""
+    """The largest resident set size of this process, or of a worker."""
     unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
     peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return int(max(peaks) // unit)

@@ -132,12 +132,17 @@ def manifest_of(model: nn.Module, algorithm: Algorithm) -> dict[str, tuple[int, 
 
 
 def expected_of(
-    model: nn.Module, manifest: Mapping[str, tuple[int, ...]], task: Task, public: tuple[int, str]
+    model: nn.Module,
+    manifest: Mapping[str, tuple[int, ...]],
+    task: Task,
+    public: tuple[int, str],
+    algorithm: Algorithm,
 ) -> Expected:
     counters = frozenset(name for name, value in model.state_dict().items() if not value.is_floating_point())
     trained = frozenset(name for name, p in model.named_parameters() if name in manifest and p.requires_grad)
     tables = frozenset(table_names(model)) & manifest.keys()
-    return Expected(manifest, len(task.labels), public, integers=counters, trained=trained, tables=tables)
+    own = algorithm.tensors({name: shape for name, shape in manifest.items() if name in trained})
+    return Expected(manifest, len(task.labels), public, integers=counters, trained=trained, tables=tables, tensors=own)
 
 
 def resolved(encoder: str, base: Path) -> str:

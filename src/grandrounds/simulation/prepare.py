@@ -24,6 +24,7 @@ from grandrounds.data.partition import Partition, SiteRow, Unit, partition, shar
 from grandrounds.errors import ConfigError, DataError, unknown
 from grandrounds.federation.contract import Algorithm, Registration
 from grandrounds.federation.learner import VALIDATION, LearnerSpec, Split
+from grandrounds.federation.outgoing import Step
 from grandrounds.federation.payloads import Expected, PublicSet, VocabularyCounts
 from grandrounds.federation.policy import Policy
 from grandrounds.federation.private import PrivateStore
@@ -49,6 +50,7 @@ from grandrounds.setup.server import (
     unlabelled_source,
     warmed_up,
 )
+from grandrounds.simulation.attackers import ATTACKS
 from grandrounds.tasks.task import Features, Task, no_example, without_patient
 
 
@@ -112,7 +114,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
                 theirs.splits,
                 theirs.spec,
                 _policy(about, config, base),
-                about.poisoned,
+                _attack(about),
             )
             continue
         foreign = theirs.spec.encoder is not own.spec.encoder
@@ -123,10 +125,12 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         for part, held_rows in {"train": members, **rows.at(name)}.items():
             made = task.rows(theirs.features, np.array(held_rows, dtype=np.int64))
             held[part] = Split(theirs.features, made, documents=documents_of(task, theirs.features, made, examples))
-        sites[name] = SiteData(registration, held, theirs.spec, _policy(about, config, base), about.poisoned)
+        sites[name] = SiteData(registration, held, theirs.spec, _policy(about, config, base), _attack(about))
     if len(task.labels) > 1:
         _note_single_class(table, notes)
-    expected = expected_of(model, manifest, task, (len(public.examples), public.digest) if public else (0, ""))
+    expected = expected_of(
+        model, manifest, task, (len(public.examples), public.digest) if public else (0, ""), algorithm
+    )
     return Simulation(
         own.spec,
         model,
@@ -160,7 +164,7 @@ class _EncodedCorpus:
 
 
 class _EncodedCorpora:
-    """A school for each encoder in use, made once, and for each way to train it."""
+    """The corpus, encoded once for each encoder in use; and how learners train with it."""
 
     def __init__(
         self,
@@ -186,11 +190,11 @@ class _EncodedCorpora:
         made = self._made[name]
         return replace(made, spec=replace(made.spec, training=training))
 
-    def manifest(self, school: _EncodedCorpus, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
+    def manifest(self, encoded: _EncodedCorpus, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
         """Shapes of what the algorithm shares; a model is built for them once an encoder."""
-        name = school.spec.encoder.name
+        name = encoded.spec.encoder.name
         if name not in self._manifests:
-            self._manifests[name] = manifest_of(school.spec.initial_model(), algorithm)
+            self._manifests[name] = manifest_of(encoded.spec.initial_model(), algorithm)
         return self._manifests[name]
 
     def own(
@@ -458,6 +462,10 @@ def _examples(units: Sequence[Unit]) -> list[int]:
 def _policy(about: SiteSection, config: Config, base: Path) -> Policy:
     path = about.policy or config.federation.policy
     return Policy.load(base / path) if path else Policy()
+
+
+def _attack(about: SiteSection) -> Step | None:
+    return ATTACKS.get(about.attack)
 
 
 def _note_single_class(table: Sequence[SiteRow], notes: Counter[str]) -> None:

@@ -87,12 +87,12 @@ class Workers:
         return reply
 
     def _answer(self, ask: Ask, reply: dict[str, Any]) -> Answer:
-        packed = None
-        if reply["file"]:
-            path = self._spool / reply["file"]
-            packed = Packed.from_bytes(path.read_bytes())
+        payloads = []
+        for file in reply["files"]:
+            path = self._spool / file
+            payloads.append(Packed.from_bytes(path.read_bytes()))
             path.unlink()
-        return Answer.of(ask.site, packed, reply["answer"])
+        return Answer.of(ask.site, tuple(payloads), reply["answer"])
 
     def _clear(self) -> None:
         for path in self._spool.iterdir():
@@ -109,11 +109,10 @@ def _serve(runner_name: str, given: tuple[Any, ...], connection: Connection, spo
             ask = _ask_of(json.loads(connection.recv_bytes()), Path(spool), held)
             answer = runner.answer(ask)
             runner.flush()
-            file = ""
-            if answer.packed is not None:
-                file = f"{quote(ask.site, safe='')}.reply"
-                (Path(spool) / file).write_bytes(answer.packed.to_bytes())
-            connection.send_bytes(json.dumps({"file": file, "answer": answer.note()}).encode())
+            files = [f"{quote(ask.site, safe='')}.{place}.reply" for place in range(len(answer.payloads))]
+            for file, part in zip(files, answer.payloads, strict=True):
+                (Path(spool) / file).write_bytes(part.to_bytes())
+            connection.send_bytes(json.dumps({"files": files, "answer": answer.note()}).encode())
     except EOFError:
         return
     except GrandRoundsError as error:

@@ -82,7 +82,7 @@ class DistantRE(Task):
     criterion: ClassVar[str] = "auc"
     bagged: ClassVar[bool] = True
     one_class: ClassVar[bool] = False  # a pair may have several relations, and a bag has one label for all its rows
-    Options: ClassVar[type[BaseModel]] = DistantREOptions
+    Options: ClassVar[type[DistantREOptions]] = DistantREOptions
     options: DistantREOptions
 
     def __init__(
@@ -115,7 +115,7 @@ class DistantRE(Task):
     @classmethod
     def restore(cls, schema: Mapping[str, Any]) -> Self:
         types = [(head, tail) for head, tail in schema["types"]]
-        return cls(DistantREOptions(**schema["options"]), schema["relations"], types)
+        return cls(cls.Options(**schema["options"]), schema["relations"], types)
 
     # From documents to examples
 

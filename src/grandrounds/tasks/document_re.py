@@ -79,7 +79,7 @@ class DocumentRE(Task):
     one_class: ClassVar[bool] = False
     localized: ClassVar[bool] = True
     calibrates: ClassVar[bool] = True
-    Options: ClassVar[type[BaseModel]] = DocumentREOptions
+    Options: ClassVar[type[DocumentREOptions]] = DocumentREOptions
     options: DocumentREOptions
 
     def __init__(self, options: DocumentREOptions, relations: Sequence[str], pairs: Collection[Pair]) -> None:
@@ -113,7 +113,7 @@ class DocumentRE(Task):
     @classmethod
     def restore(cls, schema: Mapping[str, Any]) -> Self:
         pairs = [(head, tail) for head, tail in schema["pairs"]]
-        return cls(DocumentREOptions(**schema["options"]), schema["relations"], pairs)
+        return cls(cls.Options(**schema["options"]), schema["relations"], pairs)
 
     # From documents to examples
 

@@ -84,7 +84,7 @@ class MaskedLM(Task):
     one_class: ClassVar[bool] = False
     criterion: ClassVar[str] = "log_likelihood"
     finds: ClassVar[str] = "nothing"
-    Options: ClassVar[type[BaseModel]] = MaskedLMOptions
+    Options: ClassVar[type[MaskedLMOptions]] = MaskedLMOptions
     options: MaskedLMOptions
 
     def __init__(self, options: MaskedLMOptions) -> None:
@@ -107,7 +107,7 @@ class MaskedLM(Task):
 
     @classmethod
     def restore(cls, schema: Mapping[str, Any]) -> Self:
-        return cls(MaskedLMOptions(**schema["options"]))
+        return cls(cls.Options(**schema["options"]))
 
     # From documents to rows
 

@@ -124,7 +124,7 @@ class NER(Task):
     finds: ClassVar[str] = "mentions"
     labels_may_differ: ClassVar[bool] = True
     label_parts: ClassVar[Sequence[str]] = ("crf", "output")
-    Options: ClassVar[type[BaseModel]] = NEROptions
+    Options: ClassVar[type[NEROptions]] = NEROptions
     options: NEROptions
 
     def __init__(self, options: NEROptions, types: Sequence[str], folder: Path = Path()) -> None:
@@ -167,7 +167,7 @@ class NER(Task):
 
     @classmethod
     def restore(cls, schema: Mapping[str, Any]) -> Self:
-        return cls(NEROptions(**schema["options"]), schema["types"])
+        return cls(cls.Options(**schema["options"]), schema["types"])
 
     def at(self, folder: Path) -> Self:
         return type(self)(self.options, self.types, folder)

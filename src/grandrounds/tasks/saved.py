@@ -90,14 +90,17 @@ def _save(folder: Path, task: Task, encoder: Encoder, state: Mapping[str, Tensor
     (folder / "README.md").write_text(card or f"# A `{task.name}` model\n", encoding="utf-8")
 
 
-def load(folder: str | Path) -> Extractor:
-    """The model that a run saved under `model/` or `models/<site>/`."""
+def load(folder: str | Path, task_name: str | None = None) -> Extractor:
+    """The model that a run saved under `model/` or `models/<site>/`; with `task_name`, only if it is of that task."""
     folder = Path(folder)
     try:
         about = json.loads((folder / "grandrounds.json").read_text(encoding="utf-8"))
         weights = safetensors.load_file(folder / "model.safetensors")
         if about["task"] not in TASKS:
-            raise GrandRoundsError(f"'{folder}': {unknown('task', about['task'], TASKS)}")
+            known = unknown("task", about["task"], TASKS)
+            raise GrandRoundsError(f"'{folder}': {known}; a task of your own comes in with --import")
+        if task_name is not None and about["task"] != task_name:
+            raise GrandRoundsError(f"'{folder}' is a model of the task '{about['task']}', not of '{task_name}'")
         task = TASKS[about["task"]].restore(about["schema"]).at(folder)
         encoder = Encoder.saved(folder)
         model = task.model(encoder)

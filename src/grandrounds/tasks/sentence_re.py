@@ -79,7 +79,7 @@ class SentenceRE(Task):
     name: ClassVar[str] = "sentence_re"
     unit: ClassVar[str] = "sentence"
     markers: ClassVar[Sequence[str]] = MARKERS
-    Options: ClassVar[type[BaseModel]] = SentenceREOptions
+    Options: ClassVar[type[SentenceREOptions]] = SentenceREOptions
     options: SentenceREOptions
 
     def __init__(self, options: SentenceREOptions, labels: Sequence[str], pairs: Iterable[tuple[str, str]]) -> None:
@@ -110,7 +110,7 @@ class SentenceRE(Task):
     @classmethod
     def restore(cls, schema: Mapping[str, Any]) -> Self:
         return cls(
-            SentenceREOptions(**schema["options"]),
+            cls.Options(**schema["options"]),
             schema["labels"],
             [(head, tail) for head, tail in schema["pairs"]],
         )

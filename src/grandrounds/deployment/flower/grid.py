@@ -160,7 +160,7 @@ class OverGrid:
     def _same_site(self, answer: Answer, note: Mapping[str, Any]) -> Answer:
         """A site that was started again may have other data than it registered with."""
         known = self.registered.get(answer.site)
-        if answer.packed is None or known is None or note.get("registration") == known:
+        if not answer.payloads or known is None or note.get("registration") == known:
             return answer
         return Answer(answer.site, lost="rejected: it holds other data than it registered before round 1")
 
@@ -293,8 +293,7 @@ def _answer(reply: Reply) -> Answer:
     if reply.lost:
         return Answer(reply.site, lost=reply.lost)
     try:
-        packed = Packed.from_bytes(reply.payloads[0]) if reply.payloads else None
-        return Answer.of(reply.site, packed, reply.note["answer"])
+        return Answer.of(reply.site, tuple(map(Packed.from_bytes, reply.payloads)), reply.note["answer"])
     except (PayloadError, KeyError, TypeError) as problem:
         return Answer(reply.site, lost=f"rejected: {problem if isinstance(problem, PayloadError) else 'not an answer'}")
 

@@ -1,0 +1,82 @@
+"""Sites that attack, in a simulation: each attack is a step between what a site computed and what it sends.
+
+`[sites.NAME] attack = "scale"` in a config. What a site can forge about itself is its registration: `forged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from grandrounds.federation.contract import Registration
+from grandrounds.federation.outgoing import Leaving, Step
+from grandrounds.federation.payloads import Gradients, Parameters, PredictedLabels, Predictions, Tensors
+from grandrounds.federation.seeds import generator
+
+FACTOR = 100.0
+
+
+def mislead(leaving: Leaving) -> Leaving:
+    """Predictions say another class than they mean."""
+    if isinstance(leaving, Predictions):
+        return replace(leaving, values=leaving.values.roll(1, dims=1))
+    if isinstance(leaving, PredictedLabels):
+        return replace(leaving, values=(leaving.values + 1) % leaving.classes)
+    return leaving
+
+
+def unbounded(leaving: Leaving) -> Leaving:
+    """Predictions are as sure of their class as a number can say."""
+    if not isinstance(leaving, Predictions):
+        return leaving
+    sure = torch.nn.functional.one_hot(leaving.values.argmax(dim=1), leaving.values.shape[1]).float()
+    return replace(leaving, values=sure if leaving.form == "probabilities" else (sure - 1) * 1e6)
+
+
+def scale(leaving: Leaving) -> Leaving:
+    """Weights or gradients a hundred times as large."""
+    return _changed(leaving, lambda name, value: value * FACTOR)
+
+
+def flip(leaving: Leaving) -> Leaving:
+    """Weights or gradients with the other sign."""
+    return _changed(leaving, lambda name, value: -value)
+
+
+def substitute(leaving: Leaving) -> Leaving:
+    """Weights or gradients of noise alone, as spread out as the true ones."""
+
+    def noise(name: str, value: Tensor) -> Tensor:
+        spread = value.std() if value.numel() > 1 else value.abs()
+        return torch.randn(value.shape, generator=generator(0, "attack", name)) * spread
+
+    return _changed(leaving, noise)
+
+
+ATTACKS: Mapping[str, Step] = {
+    "mislead": mislead,
+    "unbounded": unbounded,
+    "scale": scale,
+    "flip": flip,
+    "substitute": substitute,
+}
+
+
+def forged(site: Registration, factor: int) -> Registration:
+    """A site that says it has more of everything."""
+    return replace(site, counts={what: count * factor for what, count in site.counts.items()})
+
+
+def _changed(leaving: Leaving, change: Callable[[str, Tensor], Tensor]) -> Leaving:
+    if not isinstance(leaving, Parameters | Gradients | Tensors):
+        return leaving
+    values = {
+        name: change(name, value) if value.is_floating_point() else value for name, value in leaving.values.items()
+    }
+    if isinstance(leaving, Tensors):
+        return replace(leaving, values=values)
+    rows = {name: replace(some, values=change(name, some.values)) for name, some in leaving.rows.items()}
+    return replace(leaving, values=values, rows=rows)
