@@ -41,10 +41,10 @@ def main() -> None:
     ]
     print(f"three platforms: {_disagreement(platforms)}")
     for percent in (0, 25, 50, 75, 100):
-        notes = synthesize(3, 80, divergence=percent).train
+        notes = synthesize(2, 80, divergence=percent).train
         print(f"synthetic silos, divergence {percent}: {_divergence(_by(notes, 'silo', None))}")
     reports = read("notes-json", data / "text" / "mtsamples.jsonl").documents
-    for sites in (3, 5):
+    for sites in (2, 5):
         print(f"mtsamples by specialty, {sites} silos: {_divergence(_by(reports, 'specialty', sites))}")
 
 

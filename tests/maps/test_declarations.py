@@ -12,7 +12,8 @@ from grandrounds.config.schema import Config, make_config
 from grandrounds.maps.declaration import Arm, Map
 from grandrounds.simulation.prepare import prepare
 
-SYSTEMS = ("fedlcc", "fedner", "fedbert")
+SITES = {"fedlcc": 3, "fedner": 3, "fedbert": 2}
+SYSTEMS = tuple(SITES)
 
 
 def declared(system: str) -> Map:
@@ -41,9 +42,7 @@ def test_every_arm_of_every_cell_is_a_config_of_its_own(system: str) -> None:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_smallest_cell_has_data_at_every_site_to_train_and_judge_by(system: str, tmp_path: Path) -> None:
     map = declared(system)
-    for seed, x in product((0, 1), (map.x.values[0], map.x.values[-1])):
-        config = config_of(map, map.arm, x, map.y.values[0], seed)
-        made = prepare(config, tmp_path, tmp_path / f"{seed}-{x}")
-        assert len(made.sites) == 3
-        assert made.scored >= {"validation", "test"}
-        assert not made.left_out
+    made = prepare(config_of(map, map.arm, map.x.values[-1], map.y.values[0]), tmp_path, tmp_path)
+    assert len(made.sites) == SITES[system]
+    assert made.scored >= {"validation", "test"}
+    assert not made.left_out
