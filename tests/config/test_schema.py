@@ -131,7 +131,7 @@ def test_a_format_without_a_corpus_and_a_target_that_is_never_measured_are_refus
         ({"task": {"name": "masked_lm"}, "federation.stop_at_f1": 0.7}, "'masked_lm' has none: leave it out"),
         (
             {"federation.keep_models": True, "algorithm.name": "local_only"},
-            "leaves each site with its own",
+            "trains one per site",
         ),
     ],
 )
