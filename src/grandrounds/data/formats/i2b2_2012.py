@@ -36,7 +36,8 @@ SECTIONS = "times of sections (SECTIME) left unread"
 OTHERS = "tags of other names left unread"
 TWICE = "relations given twice, kept once"
 
-_ATTRIBUTE = re.compile(r'(\w+)="(.*?)"(?=\s+\w+="|\s*/?>)', re.DOTALL)
+# A value may hold a bracket that should have been escaped, but never the next tag.
+_ATTRIBUTE = re.compile(r'(\w+)="((?:(?!<\w+\s+id=).)*?)"(?=\s+\w+="|\s*/?>)', re.DOTALL)
 
 
 class _Tag(NamedTuple):
