@@ -71,7 +71,8 @@ def models(out: Path) -> dict[str, bytes]:
 
 
 def setting(tiny_config: TinyConfig, name: str, **more: Any) -> dict[str, Any]:
-    return tiny_config(**{"algorithm": {"name": name}, "federation.rounds": 2, **task_for(name), **more})
+    few = {"iterations": 2} if name == "fedner" else {}
+    return tiny_config(**{"algorithm": {"name": name, **few}, "federation.rounds": 2, **task_for(name), **more})
 
 
 @pytest.mark.parametrize("name", NAMES)
