@@ -186,7 +186,8 @@ def test_breaks_are_checked():
         (5, "Arg2:T2", "Arg2:T9", "refers to an id which the file does not have"),
         (5, "Arg1:T1 ", "", "not a relation line"),
         (7, "Equiv T1 T5", "Equiv T1 T9", "refers to an id which the file does not have"),
-        (7, "Equiv T1 T5", "Alike T1 T5", "not an Equiv line"),
+        (7, "Equiv T1 T5", "Equiv T1", "not a line of a group"),
+        (7, "Equiv T1 T5", "OVERLAP T1 T9", "refers to an id which the file does not have"),
         (8, "Reference T1", "Reference T9", "refers to an id which the file does not have"),
         (9, "Reference T2 MESH:D051437", "Reference T2", "not a normalisation line"),
         (10, "Certain T2", "Certain", "not an attribute line"),
@@ -201,3 +202,37 @@ def test_bad_lines_are_named_by_file_and_line_but_not_shown(line: int, old: str,
     assert str(caught.value).startswith(f"note.ann:{line}: ")
     for private in ("spirin", "renal", "D001241"):
         assert private not in str(caught.value)
+
+
+WRAPPED = (
+    "T1\tDrug 0 7\tAspirin\n"
+    "T2\tSymptom 16 22\tnausea\n"
+    "E1\tSymptom:T2\n"
+    "R1\tCAUSES Arg1:T1 Arg2:E1\t\n"
+    "*\tOVERLAP T1 E1\n"
+    "A1\tPolarity E1 NEG\n"
+)
+
+
+def test_an_event_that_only_wraps_its_trigger_is_the_triggers_mention() -> None:
+    text = "Aspirin without nausea"
+    notes: Counter[str] = Counter()
+    document = parse(text, WRAPPED, "a", Path("a.ann"), notes)
+    (relation,) = document.relations
+    assert relation.mentions == (0, 1)
+    assert document.mentions[1].attributes["Polarity"] == "NEG"
+    assert notes == {"groups of events or of another name than Equiv, kept for writing": 1}
+    written = render(document, notes)
+    assert "E1\tSymptom:T2\n" in written
+    assert "R1\tCAUSES Arg1:T1 Arg2:E1\n" in written
+    assert "*\tOVERLAP T1 E1\n" in written
+    assert parse(text, written, "a", Path("a.ann"), Counter()) == document
+
+
+def test_a_second_event_of_a_trigger_and_one_of_another_type_are_kept_as_lines() -> None:
+    notes: Counter[str] = Counter()
+    lines = WRAPPED + "E2\tSymptom:T2\nE3\tOther:T1\nR2\tCAUSES Arg1:E3 Arg2:E2\n"
+    document = parse("Aspirin without nausea", lines, "a", Path("a.ann"), notes)
+    assert len(document.relations) == 1
+    assert notes["events kept for writing, of no other use here"] == 2
+    assert notes["relations between events kept for writing, of no other use here"] == 1

@@ -5,11 +5,12 @@
     *	Equiv T1 T3                     mentions of one entity
     N1	Reference T1 MESH:D001241	Aspirin
     A1	Negation T2                     an attribute of a mention or a relation; M lines are the older form
+    E1	Symptom:T2                      an event that only wraps its trigger is the trigger's mention
 
 Entities are the Equiv groups, named after their first mention; other mentions stand alone. Normalisations
-become concepts and do not group, since relations here name mentions. Events (E), notes (#) and what
-refers to them have no place in our model: they are kept as lines, written again unchanged, and counted.
-What becomes of mentions in several pieces is told by the option `discontinuous`; see `pieces`.
+become concepts and do not group, since relations here name mentions. Events with arguments, groups of another name
+than Equiv, notes (#) and what refers to them have no place in our model: they are kept as lines, written again
+unchanged, and counted. What becomes of mentions in several pieces is told by the option `discontinuous`; see `pieces`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ KEPT = "brat"
 _ID = "brat_id"
 _ROLES = "brat_roles"
 _NAMES = "concept_name"
+_EVENT = "brat_event"
+"""Of a mention: the id of the event that wraps it, by which other lines name it."""
 _BINARY = "yes"
 
 
@@ -98,6 +101,9 @@ class _Page:
     mentions: dict[str, Mention] = field(default_factory=dict)
     relations: dict[str, tuple[str, str, Relation]] = field(default_factory=dict)
     events: set[str] = field(default_factory=set)
+    """Those that are kept as lines."""
+    wrapped: dict[str, str] = field(default_factory=dict)
+    """The trigger of each event that has nothing else."""
     groups: list[list[str]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
@@ -127,7 +133,13 @@ class _Page:
         id, _, rest = line.partition("\t")
         if not re.fullmatch(r"\S+:T\S+(?: \S+:[TE]\S+)* *", rest):
             raise DataError("not an event line; expected id TAB type:T1 role:T2 ...")
-        self._fresh(id, self.events)
+        self._fresh(id, self.events | self.wrapped.keys())
+        type, _, trigger = rest.strip().partition(":")
+        mention = self.mentions.get(trigger)
+        if mention is not None and mention.type == type and _EVENT not in mention.attributes:
+            self.mentions[trigger] = replace(mention, attributes={_EVENT: id})
+            self.wrapped[id] = trigger
+            return
         self.events.add(id)
         self._keep(line, "events kept for writing, of no other use here", notes)
 
@@ -140,6 +152,7 @@ class _Page:
             self._keep(line, "relations between events kept for writing, of no other use here", notes)
             self.events.add(id)
             return
+        head, tail = self.wrapped.get(head, head), self.wrapped.get(tail, tail)
         self._known(head, self.mentions)
         self._known(tail, self.mentions)
         self._fresh(id, self.relations)
@@ -156,11 +169,17 @@ class _Page:
         if line[0] == "#":
             self._keep(line, "annotators' notes kept for writing, of no other use here", notes)
         elif line[0] == "*":
-            if len(words) < 3 or words[0] != "Equiv":
-                raise DataError("not an Equiv line; expected * TAB Equiv T1 T2 ...")
-            for id in words[1:]:
+            if len(words) < 3:
+                raise DataError("not a line of a group; expected * TAB Equiv T1 T2 ...")
+            if words[0] != "Equiv" or not self.events.isdisjoint(words):
+                for id in words[1:]:
+                    self._known(id, {**self.mentions, **self.wrapped, **dict.fromkeys(self.events)})
+                self._keep(line, "groups of events or of another name than Equiv, kept for writing", notes)
+                return
+            members = [self.wrapped.get(id, id) for id in words[1:]]
+            for id in members:
                 self._known(id, self.mentions)
-            self.groups.append(words[1:])
+            self.groups.append(members)
         elif len(words) > 1 and words[1] in self.events:
             self._keep(line, "attributes of events kept for writing, of no other use here", notes)
         elif line[0] == "N":
@@ -171,19 +190,20 @@ class _Page:
     def _normalise(self, columns: Sequence[str], words: Sequence[str]) -> None:
         if len(words) != 3 or len(columns) > 3 or words[0] != "Reference":
             raise DataError("not a normalisation line; expected id TAB Reference T1 base:concept TAB name")
-        self._known(words[1], self.mentions)
-        mention = self.mentions[words[1]]
+        target = self.wrapped.get(words[1], words[1])
+        self._known(target, self.mentions)
+        mention = self.mentions[target]
         name = columns[2] if len(columns) == 3 else ""
         first = mention.concept is None
         concept = words[2] if first else f"{mention.concept}|{words[2]}"
         names = name if first else f"{mention.attributes.get(_NAMES, '')}|{name}"
         attributes = {**mention.attributes, _NAMES: names} if names.strip("|") else mention.attributes
-        self.mentions[words[1]] = replace(mention, concept=concept, attributes=attributes)
+        self.mentions[target] = replace(mention, concept=concept, attributes=attributes)
 
     def _attribute(self, words: Sequence[str], notes: Notes) -> None:
         if len(words) < 2:
             raise DataError("not an attribute line; expected id TAB name T1 value")
-        name, target, value = words[0], words[1], " ".join(words[2:]) or _BINARY
+        name, target, value = words[0], self.wrapped.get(words[1], words[1]), " ".join(words[2:]) or _BINARY
         if target in self.mentions:
             mention = self.mentions[target]
             added = _with(mention.attributes, name, value, notes)
@@ -211,6 +231,7 @@ class _Page:
         settled = {id: pieces.settle(m, self.text, discontinuous, notes) for id, m in self.mentions.items()}
         self.mentions = {id: mention for id, mention in settled.items() if mention}
         gone = settled.keys() - self.mentions.keys()
+        gone |= {event for event, trigger in self.wrapped.items() if trigger in gone}
         ended = {id for id, (head, tail, _) in self.relations.items() if {head, tail} & gone}
         self.relations = {id: relation for id, relation in self.relations.items() if id not in ended}
         groups = ([id for id in group if id not in gone] for group in self.groups)
@@ -311,9 +332,12 @@ def _lines(document: Document, notes: Notes) -> Iterator[str]:
         where = ";".join(f"{start} {end}" for start, end in spans)
         surface = re.sub(r"\s", " ", " ".join(document.text[start:end] for start, end in spans))
         yield f"{id}\t{_word(mention.type, notes)} {where}\t{surface}"
-    targets: list[tuple[str, Mapping[str, str]]] = [
-        (id, mention.attributes) for id, mention in zip(ids, document.mentions, strict=True)
-    ]
+    # Whatever names a mention that an event wraps names the event.
+    names = [mention.attributes.get(_EVENT, id) for id, mention in zip(ids, document.mentions, strict=True)]
+    for id, name, mention in zip(ids, names, document.mentions, strict=True):
+        if name != id:
+            yield f"{name}\t{_word(mention.type, notes)}:{id}"
+    targets = [(name, mention.attributes) for name, mention in zip(names, document.mentions, strict=True)]
     for i, relation in enumerate(document.relations, start=1):
         id = relation.attributes.get(_ID, f"R{i}")
         pair = relation.mentions
@@ -321,14 +345,14 @@ def _lines(document: Document, notes: Notes) -> Iterator[str]:
             pair = document.entity(relation.head).mentions[0], document.entity(relation.tail).mentions[0]
             notes["relations between entities, written between their first mentions"] += 1
         first, second = relation.attributes.get(_ROLES, "Arg1 Arg2").split()
-        yield f"{id}\t{_word(relation.type, notes)} {first}:{ids[pair[0]]} {second}:{ids[pair[1]]}"
+        yield f"{id}\t{_word(relation.type, notes)} {first}:{names[pair[0]]} {second}:{names[pair[1]]}"
         targets.append((id, relation.attributes))
     yield from _equivalences(document, ids, notes)
     yield from _normalisations(document, ids)
     count = 0
     for target, attributes in targets:
         for name, value in attributes.items():
-            if name not in (_ID, _ROLES, _NAMES):
+            if name not in (_ID, _ROLES, _NAMES, _EVENT):
                 count += 1
                 suffix = "" if value == _BINARY else f" {' '.join(value.split())}"
                 yield f"A{count}\t{_word(name, notes)} {target}{suffix}"
