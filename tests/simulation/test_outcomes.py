@@ -12,6 +12,7 @@ import pytest
 import grandrounds
 from grandrounds.metrics.outcomes import OUTCOMES, Record, outcomes_of_run, read_outcomes
 from grandrounds.metrics.ranking import ranking_curve
+from grandrounds.runs.results import Result
 from tests.conftest import DISTANT_RE, DOCUMENT_RE, DRUGS, TinyConfig, corpus, write_corpus
 from tests.simulation.crashes import cut, metrics
 
@@ -19,7 +20,7 @@ FILE = Path(OUTCOMES, "server.safetensors")
 NER = {"task": {"name": "ner"}, "partition": {"scheme": "iid", "sites": 2}}
 
 
-def run(config: dict[str, Any], out: Path) -> tuple[dict[str, Any], dict[tuple[str, str], Record]]:
+def run(config: dict[str, Any], out: Path) -> tuple[Result, dict[tuple[str, str], Record]]:
     result = grandrounds.run(config, out=out)
     return result, {(record.learner, record.split): record for record in outcomes_of_run(out)}
 

@@ -19,7 +19,9 @@ from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import verify
 from grandrounds.reports.report import write_report
 from grandrounds.runs.folder import RunFolder
+from grandrounds.runs.results import Result
 from grandrounds.simulation.prepare import prepare
+from grandrounds.tasks.sentence_re import SentenceRE
 from tests.conftest import HOSPITALS, TinyConfig, corpus, sentence, write_corpus
 from tests.simulation.crashes import PowerCut, Watch, cut, metrics, timeless, weights
 
@@ -33,7 +35,7 @@ def finished(tiny_config: TinyConfig, tmp_path_factory: pytest.TempPathFactory) 
     return out
 
 
-def run(content: dict[str, Any], out: Path, **more: Any) -> dict[str, Any]:
+def run(content: dict[str, Any], out: Path, **more: Any) -> Result:
     return grandrounds.run(content, out=out, **more)
 
 
@@ -239,7 +241,7 @@ def test_a_run_stops_once_the_test_f1_reaches_the_target(tiny_config: TinyConfig
     target = sorted(f1)[2]
     first = next(i for i, score in enumerate(f1) if score >= target) + 1
     stopping = tiny_config(**options, **{"federation.stop_at_f1": target})
-    assert grandrounds.run(stopping, out=tmp_path / "stopped")["rounds"] == first
+    assert grandrounds.run(stopping, out=tmp_path / "stopped").rounds == first
     assert first < 5
 
 
@@ -304,6 +306,21 @@ def test_without_validation_the_last_round_counts(tiny_config: TinyConfig, tmp_p
     result = run(tiny_config(**{"data.validation": 0.0}), tmp_path / "run")
     assert (result.best_round, result.selected_by, result.validation) == (None, "last round", None)
     assert result.test.to_dict() == metrics(tmp_path / "run")[-1]["test"]
+
+
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [
+        ({"accuracy": 0.5}, "the score of the task 'sentence_re' has no 'f1', its objective"),
+        ({"f1": 0.5, "how": "well"}, "the score of the task 'sentence_re': how: Input should be a valid number"),
+    ],
+)
+def test_a_score_that_a_run_cannot_be_judged_by_is_refused(
+    figures: dict[str, Any], said: str, tiny_config: TinyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SentenceRE, "score", lambda self, counts: figures)
+    with pytest.raises(GrandRoundsError, match=said):
+        run(tiny_config(), tmp_path / "run")
 
 
 def test_early_stopping_waits_so_many_evaluations_and_no_more(tiny_config: TinyConfig, tmp_path: Path) -> None:

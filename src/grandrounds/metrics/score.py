@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from grandrounds.metrics.ranking import DECIDED, TOP
 
@@ -42,7 +42,10 @@ LOSS = Objective("loss", "lower", "nats a masked word piece")
 
 
 class ClassScore(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    """Of one class; a task's further numbers (relaxed F1) are kept beside the usual ones."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, float] = Field(init=False)
 
     precision: float | None = None
     recall: float | None = None
@@ -51,9 +54,7 @@ class ClassScore(BaseModel):
 
 
 class Score(ClassScore):
-    """Figures on one split; a task's further numbers (P@100, Ign-F1) are kept beside the usual ones."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
+    """Figures on one split; among the further numbers are P@100 and Ign-F1."""
 
     accuracy: float | None = None
     n: int | None = None
@@ -121,11 +122,7 @@ class Score(ClassScore):
         return found
 
     def _numbers(self) -> dict[str, float]:
-        return {
-            name: float(value)
-            for name, value in (self.model_extra or {}).items()
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        }
+        return self.__pydantic_extra__
 
 
 def _at(name: str) -> bool:

@@ -16,10 +16,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 
 from grandrounds import __version__
 from grandrounds.config.schema import Config
-from grandrounds.errors import ConfigError
+from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Cohort, Registration
 from grandrounds.federation.coordinator import (
@@ -41,6 +42,7 @@ from grandrounds.runs.provenance import provenance
 from grandrounds.runs.results import Result, Round
 from grandrounds.setup.server import ServerSetup
 from grandrounds.tasks.saved import save_model
+from grandrounds.tasks.task import Task
 
 COUNTED = ("steps", "examples", "server_steps", "server_examples", "bytes_up", "bytes_down")
 """What rounds add up to: the work of sites and server together, the server's part of it, and what travelled."""
@@ -223,8 +225,7 @@ class RoundLoop:
             except AbandonedError as problem:
                 self.watcher.say(f"no score on {split}: {problem}")
                 continue
-            score = summary({who: task.score(counts) for who, counts in counted.items()})
-            scores[split] = Score.model_validate(score)
+            scores[split] = _checked(task, summary({who: task.score(counts) for who, counts in counted.items()}))
         return scores
 
     def _judge(self, round: int, scores: Mapping[str, Score]) -> bool:
@@ -322,6 +323,19 @@ class RoundLoop:
             audit_head=self.audit.head,
             **self.provenance,
         )
+
+
+def _checked(task: Task, figures: Mapping[str, Any]) -> Score:
+    """The figures as a score; a task of one's own may have given others."""
+    try:
+        score = Score.model_validate(figures)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise GrandRoundsError(f"the score of the task '{task.name}': {place}: {first['msg']}") from error
+    if score.value(task.objective) is None:
+        raise GrandRoundsError(f"the score of the task '{task.name}' has no '{task.objective.key}', its objective")
+    return score
 
 
 def summary(scores: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
