@@ -21,6 +21,7 @@ from benchmarks.stepped import EnoughError
 from grandrounds.federation.learner import Server
 from grandrounds.runs.checkpoints import Checkpoints, Progress
 from grandrounds.runs.loop import Silent
+from grandrounds.runs.results import Round
 from grandrounds.simulation.prepare import Simulation
 from grandrounds.simulation.run import run_config as run
 
@@ -91,7 +92,7 @@ class Race(Silent):
         self.theirs = self.theirs.plus_since(mark)
         self.mark = Clocks.now()
 
-    def finished_round(self, metrics: Mapping[str, Any]) -> None:
+    def finished_round(self, round: Round) -> None:
         self.profile.disable()
         if self.profiled:
             return
@@ -100,7 +101,7 @@ class Race(Silent):
         self.rival.average()
         self.theirs = self.theirs.plus_since(mark)
         self.distance = max(self.distance, self.rival.distance(self.simulation.model.state_dict()))
-        if metrics["round"] > 1:
+        if round.round > 1:
             self.federated.append(self.ours)
             self.bare.append(self.theirs)
 

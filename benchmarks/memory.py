@@ -9,15 +9,15 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from benchmarks.corpus import federation
 from benchmarks.measuring import Row, Settings
 from benchmarks.stepped import EnoughError
 from grandrounds.runs.loop import Silent
+from grandrounds.runs.results import Round
 from grandrounds.simulation.run import run_config as run
 
 GOAL = 1.1
@@ -56,7 +56,7 @@ class Peak(Silent):
         self.before = peak_mb()
         _forget_peak()
 
-    def finished_round(self, metrics: Mapping[str, Any]) -> None:
+    def finished_round(self, round: Round) -> None:
         self.round = peak_mb()
         self.run = max(self.before, self.round)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from grandrounds.config.schema import Config
 from grandrounds.runs.loop import Silent
+from grandrounds.runs.results import Round
 from grandrounds.simulation.prepare import Simulation
 from grandrounds.simulation.run import run_config as run
 
@@ -59,9 +58,9 @@ class SteppedRun(Silent):
             raise EnoughError
         self._waited = time.perf_counter() - began
 
-    def finished_round(self, metrics: Mapping[str, Any]) -> None:
+    def finished_round(self, round: Round) -> None:
         # The loop's clock was running while it waited for its turn.
-        self._seconds = metrics["seconds"] - self._waited
+        self._seconds = round.seconds - self._waited
 
     def _wait(self) -> None:
         self._reached.acquire()

@@ -14,7 +14,7 @@ from math import hypot, inf, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
-from grandrounds.metrics.score import Score
+from grandrounds.metrics.score import AUC, F1, LOSS, Objective, Score
 
 T975 = (inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Student's t, 97.5%, by degrees of freedom; beyond ten the normal value would do, and ten's is kept."""
@@ -150,11 +150,14 @@ def _cells(content: Mapping[str, Any], part: Part) -> tuple[dict[int, float], di
 
 
 def _best(content: Mapping[str, Any], arms: Sequence[str]) -> str:
-    def validated(arm: str) -> float:
-        scores = [Score.model_validate(r["validation"]).headline.better for r in content["runs"] if r["name"] == arm]
-        return fmean(scores)
+    def rank(arm: str) -> float:
+        objective = _objective(_row(content, arm))
+        scores = [
+            Score.model_validate(run["validation"]).value(objective) for run in content["runs"] if run["name"] == arm
+        ]
+        return fmean(map(objective.rank, scores))
 
-    return max(arms, key=validated)
+    return min(arms, key=rank)
 
 
 def _stopped(content: Mapping[str, Any], arm: str) -> bool:
@@ -175,9 +178,12 @@ def _row(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     raise ValueError(f"there is no arm '{name}'; there are {', '.join(row['name'] for row in content['rows'])}")
 
 
+def _objective(row: Mapping[str, Any]) -> Objective:
+    return next(objective for objective in (LOSS, AUC, F1) if row.get(f"{objective.key}_mean") is not None)
+
+
 def _mean(row: Mapping[str, Any]) -> float:
-    value = next(row[key] for key in ("loss_mean", "auc_mean", "f1_mean") if row.get(key) is not None)
-    return float(value)
+    return float(row[f"{_objective(row).key}_mean"])
 
 
 def _at(run: Mapping[str, Any], path: str) -> Any:

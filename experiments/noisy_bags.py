@@ -30,6 +30,7 @@ from grandrounds.data.synthetic.bags import synthesize_bags
 from grandrounds.reports.plots import Curve, draw_by_round, draw_pr
 from grandrounds.reports.svg import svg
 from grandrounds.runs.provenance import provenance
+from grandrounds.runs.results import read_rounds
 
 BAGS = {"facts": 400, "unrelated": 1600, "test": 200}
 LAZY: dict[str, dict[str, str]] = {
@@ -106,7 +107,7 @@ def run(method: str, fraction: float, seed: int, rounds: int, out: Path) -> dict
         "algorithm": {"name": name, **LAZY.get(method, {})},
     }
     result = grandrounds.run(config, out=out / f"{method}-{fraction}-{seed}")
-    lines = [json.loads(line) for line in (out / f"{method}-{fraction}-{seed}" / "metrics.jsonl").open()]
+    rounds_run, _ = read_rounds(out / f"{method}-{fraction}-{seed}")
     by_round: dict[int, dict[str, list[int]]] = {}
     for (round, _), choices in sorted(CHOICES.items()):
         for who, (chosen, true) in choices.items():
@@ -116,16 +117,16 @@ def run(method: str, fraction: float, seed: int, rounds: int, out: Path) -> dict
         "method": method,
         "fraction": fraction,
         "seed": seed,
-        "best_round": result["best_round"],
-        "test": {key: value for key, value in result["test"].items() if key not in ("curve", "per_class")},
-        "curve": result["test"]["curve"],
-        "validation_auc": [line["validation"]["auc"] for line in lines],
-        "bytes_up_per_site_round": result["bytes_up_per_site_round"],
+        "best_round": result.best_round,
+        "test": result.test.model_dump(exclude_unset=True, exclude={"curve", "per_class"}) if result.test else {},
+        "curve": result.test.curve if result.test else {},
+        "validation_auc": [line.validation.auc for line in rounds_run if line.validation],
+        "bytes_up_per_site_round": result.bytes_up_per_site_round,
         "choice": {
             who: [by_round[r][who][1] / max(by_round[r][who][0], 1) for r in sorted(by_round)]
             for who in next(iter(by_round.values()), {})
         },
-        "seconds": result["seconds"],
+        "seconds": result.seconds,
     }
     done.write_text(json.dumps(found) + "\n")
     return found

@@ -9,7 +9,6 @@ simulation can do, and each group's log-probabilities are averaged as the server
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import numpy as np
 import grandrounds
 from grandrounds import Cohort, Scores, Server, Site, algorithm, on_site
 from grandrounds.algorithms.feded import FedED
+from grandrounds.runs.results import read_rounds
 from grandrounds.tasks.task import Counts
 
 
@@ -65,14 +65,13 @@ def main() -> None:
         "algorithm": {"name": "feded_groups", "download": "predictions"},
     }
     result = grandrounds.run(config, out=wanted.out, data=wanted.data, resume=True)
-    for line in (wanted.out / "metrics.jsonl").read_text().splitlines():
-        metrics = json.loads(line)
-        sites = len(metrics["sites"])
+    for round in read_rounds(wanted.out)[0]:
+        sites = len(round.sites)
         print(
-            f"round {metrics['round']}: the student: F1 {metrics['test']['f1']:.4f}, a site sends "
-            f"{metrics['bytes_up'] // sites} B and gets {metrics['bytes_down'] // sites} B"
+            f"round {round.round}: the student: F1 {round.test.f1:.4f}, a site sends "
+            f"{round.bytes_up // sites} B and gets {round.bytes_down // sites} B"
         )
-    print(f"all-positive: {result['test']['baseline_f1']:.4f}")
+    print(f"all-positive: {result.test.baseline_f1:.4f}")
 
 
 if __name__ == "__main__":

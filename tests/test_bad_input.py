@@ -218,7 +218,7 @@ def test_overlapping_mentions_of_a_pair_are_counted_and_said(attempt: Callable[.
     outcome = attempt(written(tmp_path / "train.jsonl", overlapping), "federation.rounds=1").good()
     assert "note: 1 pairs of overlapping mentions, which can't both be marked" in outcome.stderr
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert result["notes"]["pairs of overlapping mentions, which can't both be marked"] == 1
+    assert result["warnings"]["pairs of overlapping mentions, which can't both be marked"] == 1
 
 
 def test_a_label_outside_the_label_set_is_named(attempt: Callable[..., Outcome]) -> None:

@@ -162,7 +162,7 @@ def test_a_run_killed_between_checkpoint_and_progress_has_every_round_once(feder
     prelude = """
 import os, signal
 from grandrounds.cli.console import Live
-Live.finished_round = lambda self, metrics: metrics["round"] == 3 and os.kill(os.getpid(), signal.SIGKILL)
+Live.finished_round = lambda self, round: round.round == 3 and os.kill(os.getpid(), signal.SIGKILL)
 """
     assert run(*disturbed.command("unsaid"), prelude=prelude).code == -signal.SIGKILL
     assert len(metrics(disturbed.folder / "unsaid")) == 3

@@ -208,7 +208,7 @@ def test_a_task_of_one_s_own_is_trained_saved_and_loaded(
 ) -> None:
     content = tiny_config(**{"task.name": "renamed_re", "imports": [own_module]})
     result = grandrounds.run(content, out=tmp_path / "run")
-    assert result["task"] == "renamed_re"
+    assert result.task == "renamed_re"
     model = grandrounds.load(tmp_path / "run" / "model")
     assert model.task.name == "renamed_re"
     assert model.extract(corpus(4)[0]).text == corpus(4)[0].text

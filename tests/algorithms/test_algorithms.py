@@ -101,7 +101,7 @@ def test_a_round_of_fedavg_is_the_mean_of_its_sites_by_size(tiny_config: TinyCon
         packed = host.answer(ask).payloads[0]
         local.append(np.concatenate([v.numpy().ravel().copy() for _, v in sorted(packed.tensors.items())]))
         sizes.append(site_data.registration.counts["examples"])
-    assert sizes == [site["examples"] for site in result["sites"]]
+    assert sizes == [site.examples for site in result.sites]
     assert len(set(sizes)) > 1
     expected = np.average(np.stack(local).astype(np.float64), axis=0, weights=sizes)
     found = vector(tmp_path / "run" / "model" / "model.safetensors")

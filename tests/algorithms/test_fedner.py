@@ -206,9 +206,9 @@ def test_rows_of_word_vectors_give_the_bits_of_whole_tables(
     for site in ("site-01", "site-02", "site-03"):
         models = [load_file(tmp_path / run / "models" / site / "model.safetensors") for run in ("rows", "whole")]
         assert all(value.equal(models[1][name]) for name, value in models[0].items())
-    assert rows["test"] == whole["test"]
-    assert rows["bytes_up_per_site_round"] < whole["bytes_up_per_site_round"]
-    assert rows["bytes_down_per_site_round"] < whole["bytes_down_per_site_round"]
+    assert rows.test == whole.test
+    assert rows.bytes_up_per_site_round < whole.bytes_up_per_site_round
+    assert rows.bytes_down_per_site_round < whole.bytes_down_per_site_round
 
 
 def test_a_site_that_starts_with_other_words_refuses_rows(sites: Callable[..., tuple[Simulation, Site]]) -> None:
@@ -257,7 +257,7 @@ def test_a_split_has_one_name_for_all_taggers(tagger: str) -> None:
 def test_scores_are_of_each_sites_own_model(tiny_config: TinyConfig, tmp_path: Path) -> None:
     content = tiny_config(algorithm={"name": "fedner", "iterations": 5}, **{"federation.rounds": 2})
     result = grandrounds.run(content, out=tmp_path / "run")
-    assert set(result["test"]["learners"]) == {"site-01", "site-02", "site-03"}
+    assert set(result.test.learners) == {"site-01", "site-02", "site-03"}
     assert len(metrics(tmp_path / "run")) == 2
     assert sorted(path.parent.name for path in (tmp_path / "run").glob("models/*/model.safetensors")) == [
         *("site-01", "site-02", "site-03")

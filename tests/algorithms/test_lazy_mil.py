@@ -178,8 +178,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 def test_it_learns_from_noisy_bags(config: Config, tmp_path: Path) -> None:
     result = grandrounds.run(config(federation__rounds=8), out=tmp_path / "run")
-    assert result["test"]["auc"] > 0.8
-    assert result["test"]["facts"] == 12
+    assert result.test.auc > 0.8
+    assert result.test.facts == 12
 
 
 def test_a_site_trains_on_what_it_won_and_on_nothing_else(
@@ -326,7 +326,7 @@ def test_bags_are_weighed_in_each_way(config: Config, tmp_path: Path) -> None:
         content = config(algorithm__name="fedavg", federation__weight_by="uniform")
         result = grandrounds.run({**content, "task": task}, out=tmp_path / bag)
         found[bag] = weights(tmp_path / bag)
-        assert result["test"]["auc"] > 0.3
+        assert result.test.auc > 0.3
     assert len(set(found.values())) == 4
 
 

@@ -11,7 +11,9 @@ import numpy as np
 
 from grandrounds.maps.declaration import Arm, Dial, Map, Point
 from grandrounds.metrics.outcomes import OUTCOMES, Outcomes, Record, digest_of, to_bytes
+from grandrounds.metrics.score import F1, LOSS
 from grandrounds.simulation.sweep import Arm as Run
+from tests.results import made_result
 
 UNITS = 60
 CONFIG = {
@@ -73,18 +75,18 @@ def _leave(folder: Path, told: Told, loss: bool) -> None:
         test, outcomes = {"f1": told.right / UNITS}, Outcomes("f1", counts, digest_of("test"))
     (folder / OUTCOMES).mkdir(parents=True)
     (folder / OUTCOMES / "server.safetensors").write_bytes(to_bytes([Record("server", "test", outcomes)]))
-    result = {
-        "validation": {"loss" if loss else "f1": told.validation},
-        "test": test,
-        "rounds": 9,
-        "best_round": told.best_round,
-        "steps": 10,
-        "examples": 20,
-        "bytes_up": 1000,
-        "bytes_down": 3000,
-        "commit": "abc",
-    }
-    (folder / "result.json").write_text(json.dumps(result))
+    result = made_result(
+        objective=LOSS if loss else F1,
+        validation={"loss" if loss else "f1": told.validation},
+        test=test,
+        rounds=9,
+        best_round=told.best_round,
+        steps=10,
+        examples=20,
+        bytes_up=1000,
+        bytes_down=3000,
+    )
+    (folder / "result.json").write_text(json.dumps(result.to_dict()))
 
 
 def helps_where_sites_are_many(run: Run) -> Told:

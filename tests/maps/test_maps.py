@@ -20,6 +20,7 @@ from grandrounds.maps.make import make_map, redraw
 from grandrounds.maps.picture import geometric, picture, place
 from grandrounds.maps.result import BETTER, NO_DIFFERENCE, WORSE, MapResult, Verdict, read_map
 from grandrounds.maps.sentence import sentence
+from grandrounds.runs.results import read_result
 from grandrounds.simulation.run import run_config
 from grandrounds.simulation.sweep import Arm as Run
 from grandrounds.simulation.sweep import run_arms
@@ -261,10 +262,9 @@ def test_a_map_of_real_runs_is_that_of_each_run_by_itself(tmp_path: Path) -> Non
     assert [(cell.x, cell.y) for cell in made.cells] == [(2, 40), (4, 40)]
     last = made.cells[-1].arms["plain"]
     alone = run_config(config_of(map, map.rivals[0], Cell(4, 40), 1, None), Path(), tmp_path / "alone")
-    held = json.loads((tmp_path / "map" / "cells" / "x4-y40" / "plain-seed1" / "result.json").read_text())
-    assert held["test"] == alone["test"]
-    assert last.test == pytest.approx(alone["test"]["f1"])
-    assert (last.steps, last.bytes_up) == (alone["steps"], alone["bytes_up"])
+    assert read_result(tmp_path / "map" / "cells" / "x4-y40" / "plain-seed1").test == alone.test
+    assert last.test == pytest.approx(alone.test.f1)
+    assert (last.steps, last.bytes_up) == (alone.steps, alone.bytes_up)
     assert made.learning_rates["plain"].chosen is None
 
 

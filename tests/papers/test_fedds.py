@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.metrics.score import AUC, Score
 from grandrounds.papers import PAPERS
 from grandrounds.papers.fedds import METHODS, PAPER, PRINTED_AT, _points, arm, numbers
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.protocol import Study, places, reproduce
-from grandrounds.reports.runs import Result, Run, Score
+from grandrounds.reports.runs import Run
 from tests.papers.test_feded import InProcess, cells, told
+from tests.results import made_result
 
 SHRUNK = {
     "data.options.facts": 24,
@@ -177,7 +179,7 @@ def test_the_first_answers_alone_are_drawn() -> None:
     # Of ten facts one is right in the first answer, the second in the fourth, the third in the tenth.
     curve = {"recall": [0.1, 0.1, 0.2, 0.3], "precision": [1, 0.5, 0.5, 0.3]}
     score = Score.model_validate({"facts": 10, "curve": curve})
-    run = Run("run", "", (), Result(task="distant_re", algorithm="fedavg", test=score))
+    run = Run("run", "", (), made_result(task="distant_re", objective=AUC, test=score))
     assert len(_points(run, None)) == 4
     assert _points(run, 4) == [(0.1, 1), (0.1, 0.5), (0.2, 0.5)]
     assert _points(run, 2) == [(0.1, 1), (0.1, 0.5)]

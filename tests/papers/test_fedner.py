@@ -276,10 +276,10 @@ def test_overlapping_entities_are_masked_and_counted(all_targets: All) -> None:
     out, *_ = all_targets
     found = cells(out, "figure5")
     assert list(found) == ["0", "1"]
-    notes = result(out, "elmoner-fedner-masked1")["notes"]
-    there = notes["entities in the training data of several sites"]
-    assert notes["of these entities, masked"] == there > 0
-    assert notes["mentions masked"] >= 2 * there
+    warnings = result(out, "elmoner-fedner-masked1")["warnings"]
+    there = warnings["entities in the training data of several sites"]
+    assert warnings["of these entities, masked"] == there > 0
+    assert warnings["mentions masked"] >= 2 * there
     assert config(out, "elmoner-alone-masked1")["data"]["mask_overlap"] == 1
     said = f"Entities in several platforms' training data: {there}; masked: 0 at 0, {there} at 1."
     assert said in told(out, "figure5")["notes"]

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
+from math import exp
 from pathlib import Path
 from typing import Any
+
+from grandrounds.metrics.score import AUC, F1, LOSS, Objective
+from tests.results import made_result
 
 CONFIG = """seed = {seed}
 
@@ -61,6 +66,11 @@ def ranked(auc: float) -> dict[str, Any]:
     }
 
 
+def language(loss: float) -> dict[str, Any]:
+    """A score of masked_lm."""
+    return {"loss": loss, "perplexity": exp(loss), "accuracy": 0.3, "n": 500, "per_class": {}}
+
+
 def write_run(
     folder: Path,
     *,
@@ -74,6 +84,7 @@ def write_run(
     bytes_up: int = 1_200_000,
     task: str = "sentence_re",
     scored: Callable[[float], dict[str, Any]] = score,
+    objective: Objective = F1,
     **result: Any,
 ) -> Path:
     """A run of a number of sites whose F1, or what `scored` makes of it, climbs to `f1`; site-01 is late in round 2."""
@@ -92,6 +103,11 @@ def write_run(
             "seconds": 12.5,
             "bytes_up": bytes_up * (number - (i == 2)),
             "bytes_down": 1_300_000 * number,
+            "steps": 48,
+            "examples": 1234,
+            "server_steps": 0,
+            "server_examples": 0,
+            "objective": asdict(objective),
             "validation": scored(f1 - 0.3 / i**0.9),
             "test": scored(f1 - 0.33 / i + 0.006 * (i % 3)),
         }
@@ -109,31 +125,32 @@ def write_run(
             for i, name in enumerate(names)
         ]
         content = {
-            "grandrounds": "0.1.0",
             "task": task,
             "algorithm": algorithm,
             "seed": seed,
             "rounds": rounds,
+            "rounds_planned": rounds,
             "best_round": rounds - 1,
             "selected_by": "validation",
+            "objective": objective,
             "test": scored(f1),
             "validation": scored(f1 - 0.01),
             "seconds": 125.0,
             "bytes_up_per_site_round": bytes_up,
-            "bytes_down_per_site_round": 1_300_000,
-            "steps": 480,
-            "examples": 12_345,
             "bytes_up": 40 * bytes_up,
-            "bytes_down": 52_000_000,
-            "peak_memory_mb": 912.4,
             "sites": rows,
             "left_out": ["site-99"],
-            "notes": {"sentences longer than 512 tokens were cut": 7},
+            "warnings": {"sentences longer than 512 tokens were cut": 7},
         }
-        (folder / "result.json").write_text(json.dumps(content | result), "utf-8")
+        (folder / "result.json").write_text(json.dumps(made_result(**content | result).to_dict()), "utf-8")
     return folder
 
 
 def write_ranked(folder: Path, *, auc: float = 0.5, **more: Any) -> Path:
     """A run of distant_re whose AUC climbs to `auc`."""
-    return write_run(folder, f1=auc, task="distant_re", scored=ranked, **more)
+    return write_run(folder, f1=auc, task="distant_re", scored=ranked, objective=AUC, **more)
+
+
+def write_language(folder: Path, *, loss: float, **more: Any) -> Path:
+    """A run of masked_lm."""
+    return write_run(folder, f1=loss, task="masked_lm", scored=language, objective=LOSS, **more)

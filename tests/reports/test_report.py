@@ -18,7 +18,7 @@ from grandrounds.reports import plots
 from grandrounds.reports.markup import Html, table, tag
 from grandrounds.reports.report import write_report
 from grandrounds.reports.svg import OTHER, SERIES
-from tests.reports.fixture_runs import ranked, score, write_ranked, write_run
+from tests.reports.fixture_runs import ranked, score, write_language, write_ranked, write_run
 
 HOSTILE = "<script>alert('x')</script>\"&"
 
@@ -91,7 +91,7 @@ def test_the_page_asks_nothing_from_outside(tmp_path: Path) -> None:
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
     test = score(0.8) | {"per_class": {HOSTILE: {"f1": 0.5, "support": 3}, "$x_$": {}}, "baseline": HOSTILE}
-    more = {"left_out": [HOSTILE], "notes": {HOSTILE: 1}, "test": test | {"learners": {HOSTILE: {"f1": 0.1}}}}
+    more = {"left_out": [HOSTILE], "warnings": {HOSTILE: 1}, "test": test | {"learners": {HOSTILE: {"f1": 0.1}}}}
     runs = [
         write_run(tmp_path / "a<b>", site=HOSTILE, **more),
         write_run(tmp_path / "b", site=HOSTILE, seed=2, **more),
@@ -328,3 +328,12 @@ def test_markup_escapes_all_but_markup() -> None:
 def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="at least one run"):
         write_report([], tmp_path / "r.html")
+
+
+def test_the_lowest_loss_is_the_best(tmp_path: Path) -> None:
+    losses = {"fedavg": 2.5, "fedprox": 1.5, "local_only": 3.5}
+    runs = [write_language(tmp_path / name, algorithm=name, loss=loss) for name, loss in losses.items()]
+    page = write_report(runs, tmp_path / "report.html").read_text("utf-8")
+    assert "The best mean loss on the test set is 1.500, by fedprox." in page
+    table = page[page.index("<table") : page.index("</table>")]
+    assert sorted(losses, key=table.index) == ["fedprox", "fedavg", "local_only"]

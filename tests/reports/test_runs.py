@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from grandrounds.errors import DataError
-from grandrounds.metrics.score import Score
-from grandrounds.reports.runs import Result, read_run, row_names
+from grandrounds.metrics.score import AUC, F1, Score
+from grandrounds.reports.runs import read_run, row_names
 from tests.reports.fixture_runs import ranked, score, write_ranked, write_run
 
 
@@ -45,8 +45,9 @@ def test_a_torn_last_line_is_left_away_and_said(tmp_path: Path) -> None:
 
 def test_a_resumed_run_counts_the_last_line_of_a_round(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a", finished=False)
+    last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
     with (folder / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"round": 5, "seconds": 99.0}) + "\n")
+        file.write(json.dumps(last | {"seconds": 99.0}) + "\n")
     run = read_run(folder)
     assert [r.round for r in run.rounds] == [1, 2, 3, 4, 5]
     assert run.rounds[-1].seconds == 99.0
@@ -55,7 +56,7 @@ def test_a_resumed_run_counts_the_last_line_of_a_round(tmp_path: Path) -> None:
 def test_errors_name_file_line_and_key(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a")
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    lines[2] = '{"round": "three"}'
+    lines[2] = json.dumps(json.loads(lines[2]) | {"round": "three"})
     (folder / "metrics.jsonl").write_text("\n".join(lines))
     with pytest.raises(DataError, match=r"metrics\.jsonl:3: round: .*integer"):
         read_run(folder)
@@ -73,15 +74,16 @@ def test_runs_of_one_algorithm_are_told_apart_by_what_differs_but_not_by_seed(tm
 
 
 def test_a_tasks_further_numbers_are_kept() -> None:
-    read = Score.model_validate(score(0.5) | {"ign_f1": 0.25, "thing": [1, 2], "p@100": 1})
+    read = Score.model_validate(score(0.5) | {"ign_f1": 0.25, "p@100": 1})
     assert read.further() == {"ign_f1": 0.25}
     assert read.precisions() == {"P@100": 1.0}
 
 
 def test_a_score_is_judged_by_f1_or_where_answers_are_ranked_by_auc() -> None:
-    assert Score.model_validate(score(0.5)).headline == ("F1", 0.5, None, 0.691, "all 'associated'")
+    read = Score.model_validate(score(0.5) | {"f1_std": 0.1})
+    assert (read.value(F1), read.std(F1), read.trivial(F1)) == (0.5, 0.1, ("all 'associated'", 0.691))
     read = Score.model_validate(ranked(0.5))
-    assert read.headline == ("AUC", 0.5, None, 0.067, "in any order")
+    assert (read.value(AUC), read.std(AUC), read.trivial(AUC)) == (0.5, None, ("in any order", 0.067))
     assert read.areas() == {"AUC (all points)": 0.5, "AUC (first 2,000)": 0.4}
     assert list(read.precisions()) == ["P@20", "P@100"]
     assert read.points() == [(0.1, 1.0), (0.5, 0.5), (1.0, 0.2)]
@@ -92,11 +94,7 @@ def test_a_score_is_judged_by_f1_or_where_answers_are_ranked_by_auc() -> None:
 def test_a_run_of_ranked_answers_is_followed_by_its_auc_but_has_its_f1(tmp_path: Path) -> None:
     for finished in (True, False):
         run = read_run(write_ranked(tmp_path / f"{finished}", auc=0.5, finished=finished))
-        assert run.judged_by == "AUC"
+        assert run.objective == AUC
         assert run.baseline == ("in any order", 0.067)
         assert run.points("validation")[0] == (1, pytest.approx(0.2))
         assert run.points("test", "f1")[0] == (1, 0.4)
-
-
-def test_a_result_without_a_test_set_is_a_result() -> None:
-    assert Result.model_validate({"task": "masked_lm", "algorithm": "fedavg"}).test is None

@@ -9,7 +9,7 @@ import json
 import pytest
 from rich.console import Console
 
-from grandrounds.reports.runs import Result
+from grandrounds.metrics.score import AUC
 from grandrounds.reports.tables import columns, comparison_rows, rich_table, to_csv, to_json, words
 from grandrounds.reports.wording import (
     brief,
@@ -23,20 +23,16 @@ from grandrounds.reports.wording import (
     score,
     signed,
 )
+from grandrounds.runs.results import Result
 from tests.reports.fixture_runs import ranked
+from tests.results import made_result
 
 
 def result(algorithm: str, seed: int, f1: float, **more: object) -> Result:
     test = {"f1": f1, "precision": 0.5, "recall": 0.7, "baseline_f1": 0.6, "baseline": "all 'associated'"}
-    content = {
-        "algorithm": algorithm,
-        "task": "sentence_re",
-        "seed": seed,
-        "seconds": 60.0 * seed,
-        "test": test,
-    }
+    content = {"algorithm": algorithm, "seed": seed, "seconds": 60.0 * seed, "test": test}
     work = {"steps": 1234, "examples": 56_780, "bytes_up": 40_000_000, "bytes_down": 60_000_000}
-    return Result.model_validate(content | work | {"bytes_up_per_site_round": 2_000_000} | more)
+    return made_result(**content | work | {"bytes_up_per_site_round": 2_000_000} | more)
 
 
 RESULTS = [result("feded", 1, 0.7), *(result("fedavg", s, f1) for s, f1 in ((1, 0.8), (2, 0.9), (3, 0.85)))]
@@ -85,7 +81,7 @@ def test_csv_and_json_carry_the_same_rows() -> None:
 
 
 def ranked_result(algorithm: str, seed: int, auc: float, f1: float) -> Result:
-    return result(algorithm, seed, f1, task="distant_re", test=ranked(auc) | {"f1": f1})
+    return result(algorithm, seed, f1, task="distant_re", objective=AUC, test=ranked(auc) | {"f1": f1})
 
 
 RANKED = [ranked_result("fedavg", 1, 0.2, 0.9), ranked_result("lazy_mil", 1, 0.3, 0.1)]

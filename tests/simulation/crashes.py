@@ -9,6 +9,7 @@ from typing import Any
 
 import grandrounds
 from grandrounds.runs.loop import Silent
+from grandrounds.runs.results import Round
 
 
 class PowerCut(Exception):  # noqa: N818
@@ -21,7 +22,7 @@ class Watch(Silent):
     def __init__(self, cut_after: int | None = None) -> None:
         self.cut_after = cut_after
         self.said: list[str] = []
-        self.rounds: list[Mapping[str, Any]] = []
+        self.rounds: list[Round] = []
         self.answers: list[str] = []
         self.done_before: int | None = None
 
@@ -34,9 +35,9 @@ class Watch(Silent):
     def answered(self, site: str) -> None:
         self.answers.append(site)
 
-    def finished_round(self, metrics: Mapping[str, Any]) -> None:
-        self.rounds.append(metrics)
-        if metrics["round"] == self.cut_after:
+    def finished_round(self, round: Round) -> None:
+        self.rounds.append(round)
+        if round.round == self.cut_after:
             raise PowerCut
 
 

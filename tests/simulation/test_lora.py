@@ -96,7 +96,7 @@ def test_the_encoder_is_moved_by_its_adapters_alone(
 def test_it_learns_with_a_fraction_of_the_bytes(tiny_config: TinyConfig, tmp_path: Path) -> None:
     long = {"federation.rounds": 6, "training.epochs": 3, "data.validation": 0.0}
     result = grandrounds.run(tiny_config(**{**LORA, **long, "model.lora_rank": 8}), out=tmp_path / "run")
-    assert result["test"]["f1"] > 0.6
+    assert result.test.f1 > 0.6
     grandrounds.run(tiny_config(), out=tmp_path / "full")
     sent = {name: metrics(tmp_path / name)[0]["bytes_up"] for name in ("run", "full")}
     assert sent["run"] < sent["full"] / 2

@@ -64,9 +64,9 @@ def test_each_site_has_the_labels_of_its_own_corpus(content: Content, tmp_path: 
         "charity": "BIO",
         "mercy": "BIOES",
     }
-    learners = result["test"]["learners"]
-    assert min(score["f1"] for score in learners.values()) > 0.7
-    assert set(result["test"]["per_class"]) == {"treatment", "problem", "test"}
+    learners = result.test.learners
+    assert min(score.f1 for score in learners.values()) > 0.7
+    assert set(result.test.per_class) == {"treatment", "problem", "test"}
     weights = {name: load_file(tmp_path / "run" / "models" / name / "model.safetensors") for name in KNOWN}
     assert weights["charity"]["cnn.convolution.weight"].equal(weights["mercy"]["cnn.convolution.weight"])
     found = grandrounds.load(tmp_path / "run" / "models" / "mercy").extract(corpus(2)[1])
@@ -99,8 +99,8 @@ def test_a_share_for_validation_stays_at_its_site(content: Content, tmp_path: Pa
     made = content(FEDNER)
     made["data"]["validation"] = 0.2
     result = grandrounds.run(made, out=tmp_path / "run")
-    assert result["best_round"] is not None
-    assert set(result["validation"]["learners"]) == set(KNOWN)
+    assert result.best_round is not None
+    assert set(result.validation.learners) == set(KNOWN)
 
 
 def test_a_share_for_the_test_stays_at_its_site_and_is_no_other_seed_s(content: Content, tmp_path: Path) -> None:

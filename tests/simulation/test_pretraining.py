@@ -209,7 +209,7 @@ def test_of_a_frozen_encoder_only_the_head_travels(finished: Path, config: Pretr
     assert all(torch.equal(after[name], before[name]) for name in after if name.startswith("bert."))
     assert not all(torch.equal(after[name], before[name]) for name in after if name.startswith("cls."))
     head = sum(value.nbytes for name, value in after.items() if name.startswith("cls."))
-    assert head < result["bytes_up_per_site_round"] < head + 2000
+    assert head < result.bytes_up_per_site_round < head + 2000
     assert [line["validation"]["loss"] for line in metrics(tmp_path / "run")] == sorted(
         (line["validation"]["loss"] for line in metrics(tmp_path / "run")), reverse=True
     )

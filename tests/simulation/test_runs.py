@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import verify
 from grandrounds.reports.report import write_report
 from grandrounds.runs.folder import RunFolder
+from grandrounds.runs.results import Result
 from grandrounds.simulation.prepare import prepare
+from grandrounds.tasks.sentence_re import SentenceRE
 from tests.conftest import HOSPITALS, TinyConfig, corpus, sentence, write_corpus
 from tests.simulation.crashes import PowerCut, Watch, cut, metrics, timeless, weights
 
@@ -33,7 +35,7 @@ def finished(tiny_config: TinyConfig, tmp_path_factory: pytest.TempPathFactory) 
     return out
 
 
-def run(content: dict[str, Any], out: Path, **more: Any) -> dict[str, Any]:
+def run(content: dict[str, Any], out: Path, **more: Any) -> Result:
     return grandrounds.run(content, out=out, **more)
 
 
@@ -136,7 +138,7 @@ def test_a_run_cut_after_a_round_and_resumed_ends_with_the_same_bits(
     assert watch.done_before == after
     assert weights(out) == weights(finished)
     assert timeless(metrics(out)) == timeless(metrics(finished))
-    assert timeless(result) == timeless(json.loads((finished / "result.json").read_text()))
+    assert timeless(result.to_dict()) == timeless(json.loads((finished / "result.json").read_text()))
 
 
 @pytest.mark.parametrize("name", ["local_only", "validation_only", "fedatt", "feded", "centralized"])
@@ -154,19 +156,19 @@ def test_every_algorithm_resumes_with_the_same_bits_moments_kept(
     assert timeless(metrics(tmp_path / "whole")) == timeless(metrics(tmp_path / "cut"))
 
 
-@pytest.mark.parametrize("moment", ["add_metrics", "checkpoint"])
+@pytest.mark.parametrize("moment", ["add_round", "checkpoint"])
 def test_a_crash_between_metrics_and_checkpoint_loses_no_round_and_doubles_none(
     moment: str, finished: Path, tiny_config: TinyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from grandrounds.runs import loop
 
-    owner, name = (RunFolder, "add_metrics") if moment == "add_metrics" else (loop.RoundLoop, "_checkpoint")
+    owner, name = (RunFolder, "add_round") if moment == "add_round" else (loop.RoundLoop, "_checkpoint")
     calls, original = Counter[str](), getattr(owner, name)
 
     def cut_the_second_round(self: Any, *given: Any) -> None:
         calls[name] += 1
         original(self, *given)
-        if calls[name] == (2 if moment == "add_metrics" else 3):
+        if calls[name] == (2 if moment == "add_round" else 3):
             raise PowerCut
 
     content, out = tiny_config(**{"federation.rounds": 3}), tmp_path / "run"
@@ -239,7 +241,7 @@ def test_a_run_stops_once_the_test_f1_reaches_the_target(tiny_config: TinyConfig
     target = sorted(f1)[2]
     first = next(i for i, score in enumerate(f1) if score >= target) + 1
     stopping = tiny_config(**options, **{"federation.stop_at_f1": target})
-    assert grandrounds.run(stopping, out=tmp_path / "stopped")["rounds"] == first
+    assert grandrounds.run(stopping, out=tmp_path / "stopped").rounds == first
     assert first < 5
 
 
@@ -284,7 +286,7 @@ def test_evaluate_every_and_checkpoint_every_are_honoured(tiny_config: TinyConfi
 def test_only_the_splits_asked_for_are_evaluated(tiny_config: TinyConfig, tmp_path: Path) -> None:
     result = run(tiny_config(**{"federation.evaluate_on": ["validation"]}), tmp_path / "run")
     assert all("validation" in line and "test" not in line for line in metrics(tmp_path / "run"))
-    assert result["test"]["n"] == 24
+    assert result.test.n == 24
 
 
 def test_the_saved_model_is_that_of_the_best_round_on_validation(tiny_config: TinyConfig, tmp_path: Path) -> None:
@@ -293,23 +295,38 @@ def test_the_saved_model_is_that_of_the_best_round_on_validation(tiny_config: Ti
     result = run(tiny_config(**wild), tmp_path / "run")
     f1 = [line["validation"]["f1"] for line in metrics(tmp_path / "run")]
     best = f1.index(max(f1)) + 1
-    assert (result["best_round"], result["selected_by"]) == (best, "validation")
+    assert (result.best_round, result.selected_by) == (best, "validation")
     assert best < 6, "the test needs a run whose best round is not the last"
-    assert result["validation"]["f1"] == max(f1)
+    assert result.validation.f1 == max(f1)
     run(tiny_config(**{**wild, "federation.rounds": best}), tmp_path / "short")
     assert weights(tmp_path / "run") == weights(tmp_path / "short")
 
 
 def test_without_validation_the_last_round_counts(tiny_config: TinyConfig, tmp_path: Path) -> None:
     result = run(tiny_config(**{"data.validation": 0.0}), tmp_path / "run")
-    assert (result["best_round"], result["selected_by"], result["validation"]) == (None, "last round", None)
-    assert result["test"] == metrics(tmp_path / "run")[-1]["test"]
+    assert (result.best_round, result.selected_by, result.validation) == (None, "last round", None)
+    assert result.test.to_dict() == metrics(tmp_path / "run")[-1]["test"]
+
+
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [
+        ({"accuracy": 0.5}, "the score of the task 'sentence_re' has no 'f1', its objective"),
+        ({"f1": 0.5, "how": "well"}, "the score of the task 'sentence_re': how: Input should be a valid number"),
+    ],
+)
+def test_a_score_that_a_run_cannot_be_judged_by_is_refused(
+    figures: dict[str, Any], said: str, tiny_config: TinyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SentenceRE, "score", lambda self, counts: figures)
+    with pytest.raises(GrandRoundsError, match=said):
+        run(tiny_config(), tmp_path / "run")
 
 
 def test_early_stopping_waits_so_many_evaluations_and_no_more(tiny_config: TinyConfig, tmp_path: Path) -> None:
     frozen = {"training.learning_rate": 1e-12, "federation.rounds": 9, "federation.early_stopping": 2}
     result = run(tiny_config(**frozen), tmp_path / "run")
-    assert (result["rounds"], result["best_round"], result["rounds_planned"]) == (3, 1, 9)
+    assert (result.rounds, result.best_round, result.rounds_planned) == (3, 1, 9)
     assert len(metrics(tmp_path / "run")) == 3
 
 
@@ -331,7 +348,7 @@ def test_rounds_that_every_site_refuses_are_abandoned_and_change_nothing(
     frozen = {**refused, "federation.rounds": 1, "algorithm": {"name": "fedatt"}}
     run(tiny_config(**frozen), tmp_path / "start")
     assert weights(tmp_path / "run") == weights(tmp_path / "start")
-    assert result["rounds"] == rounds
+    assert result.rounds == rounds
 
 
 def test_min_replies_that_are_not_met_abandon_and_those_met_do_not(
@@ -355,7 +372,7 @@ def test_scores_that_every_site_refuses_cost_no_model(tiny_config: TinyConfig, t
     options = {"algorithm": {"name": "local_only"}, "federation.policy": str(tmp_path / "p.toml")}
     watch = Watch()
     result = grandrounds.run(tiny_config(**options), out=tmp_path / "run", watcher=watch)
-    assert result["test"] is None
+    assert result.test is None
     assert "test" not in metrics(tmp_path / "run")[0]
     assert any("no score on test" in sentence and "does not let 'scores' leave" in sentence for sentence in watch.said)
     assert len(list((tmp_path / "run" / "models").iterdir())) == 3
@@ -389,7 +406,7 @@ def test_a_partition_by_hospital_has_a_site_for_each_with_its_own_documents(
     whole = {"data.public": 0.0, "data.validation": 0.0, "partition": {"scheme": "by", "by": "hospital"}}
     result = run(tiny_config(**whole), tmp_path / "run")
     expected = Counter(document.attributes["hospital"] for document in corpus(60))
-    assert {site["name"]: site["examples"] for site in result["sites"]} == expected
+    assert {site.name: site.examples for site in result.sites} == expected
     assert metrics(tmp_path / "run")[0]["sites"] == sorted(HOSPITALS)
 
 
@@ -403,10 +420,10 @@ def test_a_run_dealt_by_structural_entropy_shows_it_site_by_site(tiny_config: Ti
     low, *_, high = entropies([*plain, *wide], "code")
     assert low < high
     expected = [("site-01", low), ("site-03", high)]
-    assert [(site["name"], site["entropy"]) for site in result["sites"]] == [
+    assert [(site.name, asdict(site.entropy)) for site in result.sites] == [
         (name, pytest.approx({"min": h, "mean": h, "max": h})) for name, h in expected
     ]
-    assert result["left_out"] == ["site-02"]
+    assert result.left_out == ("site-02",)
     page = write_report([tmp_path / "run"], tmp_path / "report.html").read_text("utf-8")
     assert "An empty interval is left out: site-02." in page
     assert all(f">{h:.2f}</text>" in page for h in (low, high))
@@ -417,8 +434,8 @@ def test_a_site_without_examples_is_left_out_and_said(tiny_config: TinyConfig, c
     sites = {**hospitals(corpora, HOSPITALS[:2]), "village": {"train": str(empty)}}
     shares = {"data.public": 0.0, "data.validation": 0.0}
     result = run(tiny_config(sites=sites, **{"data.train": None, "partition": {}}, **shares), tmp_path / "run")
-    assert result["left_out"] == ["village"]
-    assert [site["name"] for site in result["sites"]] == sorted(HOSPITALS[:2])
+    assert result.left_out == ("village",)
+    assert [site.name for site in result.sites] == sorted(HOSPITALS[:2])
 
 
 def test_shares_of_sites_with_nothing_to_share_do_not_stop_a_run(
@@ -427,7 +444,7 @@ def test_shares_of_sites_with_nothing_to_share_do_not_stop_a_run(
     empty = write_corpus(tmp_path / "empty.jsonl", [sentence("e", ["Only ", ("pain", "problem"), " ."], {})])
     sites = {**hospitals(corpora, HOSPITALS[:2]), "village": {"train": str(empty)}}
     result = run(tiny_config(sites=sites, **{"data.train": None, "partition": {}}), tmp_path / "run")
-    assert result["left_out"] == ["village"]
+    assert result.left_out == ("village",)
 
 
 def test_a_fraction_draws_sites_by_seed_and_round(tiny_config: TinyConfig, tmp_path: Path) -> None:

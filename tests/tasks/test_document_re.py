@@ -220,8 +220,8 @@ def test_a_run_scores_the_same_after_loading_and_extracts_by_its_threshold(
     documents = read("json", [Path(content["data"]["test"])]).documents
     score, _ = extractor.evaluate(documents)
     for name in ("f1", "precision", "recall", "f1_within", "n"):
-        assert score[name] == pytest.approx(result["test"][name], abs=1e-9)
-    assert "ign_f1" in result["test"]
+        assert score[name] == pytest.approx(getattr(result.test, name), abs=1e-9)
+    assert "ign_f1" in result.test.further()
     assert extractor.model.state_dict()["threshold"].item() != 0
     found = [extractor.extract(one) for one in documents]
     predicted = {(i, r.type, r.head, r.tail) for i, one in enumerate(found) for r in one.relations}

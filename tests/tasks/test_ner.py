@@ -377,9 +377,9 @@ def test_it_learns_the_toy_corpus(
     if tagger == "elmoner":
         overrides["task.language"] = str(encoder_folder("bert"))
     result = grandrounds.run(ner_config(tiny_config, **overrides), out=tmp_path / "run")
-    assert result["test"]["f1"] > 0.8
+    assert result.test.f1 > 0.8
     found = grandrounds.load(tmp_path / "run" / "model").evaluate(corpus(24, "t"))[0]
-    assert found["f1"] == result["test"]["f1"]
+    assert found["f1"] == result.test.f1
     assert set(found["per_class"]) == set(TYPES)
 
 
@@ -403,7 +403,7 @@ def test_one_sites_federation_is_centralized_training(tiny_config: TinyConfig, t
 @pytest.mark.parametrize("name", ["local_only", "fedprox", "moon"])
 def test_other_algorithms_run_it(name: str, tiny_config: TinyConfig, tmp_path: Path) -> None:
     result = grandrounds.run(ner_config(tiny_config, **{"algorithm.name": name}), out=tmp_path / name)
-    assert 0 <= result["test"]["f1"] <= 1
+    assert 0 <= result.test.f1 <= 1
 
 
 def test_terms_between_hosts_carry_the_language_model_and_not_its_path(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
 from grandrounds.cli.console import out
-from grandrounds.errors import GrandRoundsError
 
 app = typer.Typer(help="The log of what travelled.", no_args_is_help=True)
 
@@ -29,14 +27,11 @@ def verify(
     """Check that no line of an audit log was edited, deleted, moved or cut off."""
     from grandrounds.federation.audit import head_of
     from grandrounds.federation.audit import verify as verify_chain
+    from grandrounds.runs.results import RESULT, read_result
 
     log = run / "audit.jsonl" if run.is_dir() else run
-    result = log.parent / "result.json"
-    if head is None and result.exists():
-        try:
-            head = json.loads(result.read_text(encoding="utf-8"))["audit_head"]
-        except (ValueError, KeyError) as error:
-            raise GrandRoundsError(f"{result} does not hold the head of the audit log; it was edited") from error
+    if head is None and (log.parent / RESULT).exists():
+        head = read_result(log.parent).audit_head
     lines = verify_chain(log, head)
     out.print(f"{log}: {lines} lines, the chain is whole; its head is {head_of(log)}", soft_wrap=True)
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
+    from grandrounds.runs.results import Round
     from grandrounds.setup.server import ServerSetup
     from grandrounds.simulation.sweep import Arm
 
@@ -109,15 +110,20 @@ class Live:
     def answered(self, site: str) -> None:
         self._bars.advance(self._sites)
 
-    def finished_round(self, metrics: Mapping[str, Any]) -> None:
-        from grandrounds.cli.scores import brief
+    def finished_round(self, round: Round) -> None:
+        from grandrounds.reports.wording import score as figure
 
-        word = "  ".join(brief(split, metrics[split]) for split in ("validation", "test") if split in metrics)
-        self._bars.update(self._rounds, completed=metrics["round"], word=word)
-        for site, reason in metrics["lost"].items():
-            self.say(f"round {metrics['round']}: {site} {reason}")
+        scores = {"validation": round.validation, "test": round.test}
+        word = "  ".join(
+            f"{split} {round.objective.name} {figure(score.value(round.objective))}"
+            for split, score in scores.items()
+            if score is not None
+        )
+        self._bars.update(self._rounds, completed=round.round, word=word)
+        for site, reason in round.lost.items():
+            self.say(f"round {round.round}: {site} {reason}")
         if not err.is_terminal and not self._quiet:
-            self.say(f"round {metrics['round']}  {metrics['seconds']:.1f} s  {word}")
+            self.say(f"round {round.round}  {round.seconds:.1f} s  {word}")
 
 
 class LiveArms:
@@ -177,4 +183,6 @@ class LiveRuns:
 
 def _planned(arm: Arm) -> int:
     """Of the run that has finished: one that is being prolonged has not."""
-    return int(json.loads((arm.folder / "result.json").read_text(encoding="utf-8"))["rounds_planned"])
+    from grandrounds.runs.results import read_result
+
+    return read_result(arm.folder).rounds_planned

@@ -41,10 +41,10 @@ def coordinator(
     with LiveSites() as watcher:
         result = coordinate(consortium, watcher, resume=resume, at_least=at_least)
     if as_json:
-        show_json(result)
+        show_json(result.to_dict())
         return
-    if result["test"] is not None:
-        out.print(score_table(f"Test: {result['algorithm']}", result["test"]))
+    if result.test is not None:
+        out.print(score_table(f"Test: {result.algorithm}", result.test))
     out.print(f"The run is in '{folder / 'run'}'.", soft_wrap=True)
 
 

@@ -24,6 +24,7 @@ def evaluate(
     """
     from grandrounds.cli.scores import score_table
     from grandrounds.data.formats import read
+    from grandrounds.metrics.score import Score
     from grandrounds.registry import load_modules
     from grandrounds.tasks.saved import load
 
@@ -36,4 +37,4 @@ def evaluate(
     if as_json:
         show_json(score)
     else:
-        out.print(score_table(f"{model} on {', '.join(str(path) for path in corpus)}", score))
+        out.print(score_table(f"{model} on {', '.join(str(path) for path in corpus)}", Score.model_validate(score)))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from grandrounds.cli.console import Live, err, out, show_json
 from grandrounds.cli.options import ConfigPath, DataOption, ImportOption, JsonOption
+
+if TYPE_CHECKING:
+    from grandrounds.runs.results import Result
 
 
 def run(
@@ -45,19 +48,19 @@ def run(
         result = run_experiment(loaded, out=folder, data=data or config.parent, resume=resume, watcher=live)
     page = write_report([folder], folder / "report.html")
     if as_json:
-        show_json(result)
+        show_json(result.to_dict())
     else:
         show(result)
         out.print(f"The run is in {folder}, its report in {page}", soft_wrap=True)
 
 
-def show(result: dict[str, Any]) -> None:
-    title = f"{result['algorithm']} on {result['task']}, test ({result['rounds']} rounds, {result['seconds']:.0f} s)"
-    if result["test"] is None:
+def show(result: Result) -> None:
+    title = f"{result.algorithm} on {result.task}, test ({result.rounds} rounds, {result.seconds:.0f} s)"
+    if result.test is None:
         out.print(f"{title}: no site gave a score")
     else:
         from grandrounds.cli.scores import score_table
 
-        out.print(score_table(title, result["test"]))
-    up, down = (result[f"bytes_{way}_per_site_round"] / 1e6 for way in ("up", "down"))
-    err.print(f"  a site and round: {up:.3f} MB up, {down:.3f} MB down; peak memory {result['peak_memory_mb']} MB")
+        out.print(score_table(title, result.test))
+    up, down = result.bytes_up_per_site_round / 1e6, result.bytes_down_per_site_round / 1e6
+    err.print(f"  a site and round: {up:.3f} MB up, {down:.3f} MB down; peak memory {result.peak_memory_mb} MB")

@@ -59,13 +59,13 @@ def search(
     axes = dict(_axis(text) for text in grid)
     settings = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     loaded = load_config(config, imports=imports or [])
-    content = loaded.model_dump(exclude_none=True)
-    names = arm_names(algorithms) if algorithms is not None else [str(content["algorithm"]["name"])]
+    base = loaded.model_dump(exclude_none=True)
+    names = arm_names(algorithms) if algorithms is not None else [str(base["algorithm"]["name"])]
     check_arms(loaded, names)
     arms = []
     for name in names:
         for number, setting in enumerate(settings, start=1):
-            made = make_config(content, setting) if algorithms is None else arm_config(loaded, name, setting)
+            made = make_config(base, setting) if algorithms is None else arm_config(loaded, name, setting)
             if made.data.validation == 0:
                 raise ConfigError(
                     "a search chooses on validation data; set data.validation, such as data.validation=0.1"
@@ -77,12 +77,12 @@ def search(
         name: Choice.of(axes, settings, [found for arm, found in zip(arms, results, strict=True) if arm.name == name])
         for name in names
     }
-    told = {**provenance(), "arms": {name: choice.to_dict() for name, choice in choices.items()}}
-    write_whole(out_folder / "search.json", (json.dumps(told, indent=1) + "\n").encode())
+    content = {**provenance(), "arms": {name: choice.to_dict() for name, choice in choices.items()}}
+    write_whole(out_folder / "search.json", (json.dumps(content, indent=1) + "\n").encode())
     chosen = {"compare": {name: dict(choice.best) for name, choice in choices.items()}}
     write_whole(out_folder / CHOSEN, tomli_w.dumps(chosen).encode())
     if as_json:
-        show_json(told)
+        show_json(content)
         return
     for name, choice in choices.items():
         _show(name, choice)
@@ -94,18 +94,19 @@ def search(
 
 
 def _show(name: str, choice: Choice) -> None:
-    from grandrounds.runs.choice import value_of
+    from grandrounds.reports.wording import score as figure
 
-    table = Table(title=f"{name}: validation {choice.word}")
+    objective = choice.objective
+    table = Table(title=f"{name}: validation {objective.name}")
     for key in choice.best:
         table.add_column(key, overflow="fold")
-    table.add_column(choice.word, justify="right", no_wrap=True)
+    table.add_column(objective.name, justify="right", no_wrap=True)
     for setting, found in choice.ranked:
-        table.add_row(*(str(value) for value in setting.values()), f"{value_of(found):.3f}")
+        table.add_row(*(str(value) for value in setting.values()), figure(found.value(objective)))
     out.print(table)
-    told = f"; its test {choice.word} is {value_of(choice.test):.3f}" if choice.test else ""
+    tested = f"; its test {objective.name} is {figure(choice.test.value(objective))}" if choice.test else ""
     chosen = " ".join(f"{key}={value}" for key, value in choice.best.items())
-    out.print(f"Chosen for {name} by validation {choice.word}: {chosen}{told}", soft_wrap=True, markup=False)
+    out.print(f"Chosen for {name} by validation {objective.name}: {chosen}{tested}", soft_wrap=True, markup=False)
     for key in choice.edges:
         out.print(f"  {key}={choice.best[key]} is at the edge of the grid; try values beyond it", soft_wrap=True)
 

@@ -47,6 +47,7 @@ from grandrounds.federation.learner import Split
 from grandrounds.registry import TASKS
 from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.loop import RoundLoop
+from grandrounds.runs.results import Result
 from grandrounds.setup.server import (
     ServerSetup,
     asked,
@@ -278,7 +279,7 @@ def server_setup(config: Config, base: Path, terms: Terms) -> ServerSetup:
 
 def coordinate(
     consortium: Consortium, watcher: Onlooker, *, resume: bool = False, at_least: int | None = None
-) -> dict[str, Any]:
+) -> Result:
     """Wait for the sites, run the experiment to its end, and give its result."""
     config, founded = consortium.config, consortium.founded
     terms = read_terms(consortium.folder / "terms")
@@ -287,9 +288,9 @@ def coordinate(
     with ExitStack() as stack:
         folder = RunFolder(consortium.folder / "run", config, resume)
         stack.callback(folder.close)
-        if folder.result is not None and folder.result["rounds_planned"] >= config.federation.rounds:
+        if (finished := folder.finished) is not None:
             watcher.say(f"this run is already finished: {folder.path}")
-            return folder.result
+            return finished
         setup = server_setup(config, Path(founded.data), terms)
         link = SuperLink(consortium.folder, founded.bind, founded.port, consortium.tls)
         stack.callback(link.close)

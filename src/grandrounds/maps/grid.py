@@ -6,7 +6,6 @@ whole.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from grandrounds.config.schema import Config, make_config
-from grandrounds.errors import ConfigError
+from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.maps.declaration import Arm, Dial, Map
 from grandrounds.maps.result import ChosenRate
-from grandrounds.metrics.score import Score
+from grandrounds.runs.results import Result, read_result
 from grandrounds.simulation.sweep import Arm as Run
 
 RATE = "training.learning_rate"
@@ -65,14 +64,24 @@ def choose_rates(map: Map, out: Path, run_all: RunAll) -> dict[str, ChosenRate]:
         for arm, rate in tried
     ]
     run_all("learning rates", runs)
-    scores = {(arm.name, rate): validation_of(run) for (arm, rate), run in zip(tried, runs, strict=True)}
-    return {arm.name: _chosen(arm.name, map.learning_rates, scores) for arm in arms_of(map)}
+    found = {(arm.name, rate): read_result(run.folder) for (arm, rate), run in zip(tried, runs, strict=True)}
+    return {arm.name: _chosen({rate: found[arm.name, rate] for rate in map.learning_rates}) for arm in arms_of(map)}
 
 
-def _chosen(name: str, rates: Sequence[float], scores: Mapping[tuple[str, float], Score]) -> ChosenRate:
-    best = max(rates, key=lambda rate: scores[name, rate].headline.better)
-    told = {f"{rate:g}": scores[name, rate].headline.value for rate in rates}
-    return ChosenRate(chosen=best, tried=told, at_edge=len(rates) > 1 and best in (min(rates), max(rates)))
+def _chosen(found: Mapping[float, Result]) -> ChosenRate:
+    objective, rates = next(iter(found.values())).objective, list(found)
+    tried = {rate: validated(result) for rate, result in found.items()}
+    best = min(rates, key=lambda rate: objective.rank(tried[rate]))
+    scores = {f"{rate:g}": value for rate, value in tried.items()}
+    return ChosenRate(chosen=best, tried=scores, at_edge=len(rates) > 1 and best in (min(rates), max(rates)))
+
+
+def validated(result: Result) -> float:
+    """The score of the run's chosen round on validation data."""
+    value = result.validation.value(result.objective) if result.validation else None
+    if value is None:
+        raise GrandRoundsError(f"a run of {result.algorithm} has no score on validation data: nothing can be chosen")
+    return value
 
 
 def runs_of(map: Map, cell: Cell, seeds: Sequence[int], rates: Mapping[str, ChosenRate], out: Path) -> list[Run]:
@@ -104,11 +113,3 @@ def _overrides(map: Map, arm: Arm, cell: Cell, seed: int, rate: float | None) ->
         yield from part.items()
     if rate is not None:
         yield RATE, rate
-
-
-def result_of(run: Run) -> dict[str, Any]:
-    return dict(json.loads((run.folder / "result.json").read_text(encoding="utf-8")))
-
-
-def validation_of(run: Run) -> Score:
-    return Score.model_validate(result_of(run)["validation"])

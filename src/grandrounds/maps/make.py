@@ -8,14 +8,15 @@ from pathlib import Path
 
 from grandrounds.federation.files import write_whole
 from grandrounds.maps.declaration import Map
-from grandrounds.maps.grid import RunAll, arms_of, cells, choose_rates, middle, result_of, runs_of
+from grandrounds.maps.grid import RunAll, arms_of, cells, choose_rates, middle, runs_of
 from grandrounds.maps.page import page
 from grandrounds.maps.picture import picture
 from grandrounds.maps.result import OFTEN, Axis, CellResult, ChosenRate, MapResult, RealCorpus, read_map
 from grandrounds.maps.sentence import sentence
-from grandrounds.maps.verdicts import headline, judge
+from grandrounds.maps.verdicts import judge
 from grandrounds.reports.wording import plural
 from grandrounds.runs.provenance import provenance
+from grandrounds.runs.results import read_result
 from grandrounds.simulation.sweep import Arm as Run
 
 WHOLE, QUICK = "map", "quick"
@@ -56,14 +57,14 @@ def _assembled(
     found: Sequence[CellResult],
     runs: Sequence[Run],
 ) -> MapResult:
-    place, made_by = middle(map), provenance()
-    told = MapResult(
+    place, made_by, results = middle(map), provenance(), [read_result(run.folder) for run in runs]
+    made = MapResult(
         system=map.system,
         system_arm=map.arm.name,
         question=map.question,
         sentence="",
         warnings=tuple(_warnings(seeds, rates, found)),
-        score=headline(result_of(runs[0])["test"]).word,
+        score=results[0].objective.name,
         seeds=tuple(seeds),
         x=Axis(name=map.x.name, values=tuple(v for v in map.x.values if any(cell.x == v for cell in found))),
         y=Axis(name=map.y.name, values=tuple(v for v in map.y.values if any(cell.y == v for cell in found))),
@@ -77,9 +78,9 @@ def _assembled(
         commit=made_by["commit"],
         command=made_by["command"],
         versions=made_by["versions"],
-        run_commits=tuple(sorted({str(result_of(run).get("commit")) for run in runs})),
+        run_commits=tuple(sorted({str(result.commit) for result in results})),
     )
-    return told.model_copy(update={"sentence": sentence(told)})
+    return made.model_copy(update={"sentence": sentence(made)})
 
 
 def _warnings(seeds: Sequence[int], rates: Mapping[str, ChosenRate], found: Sequence[CellResult]) -> Iterator[str]:

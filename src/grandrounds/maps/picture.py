@@ -14,6 +14,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.patches import Patch, Rectangle
 
 from grandrounds.maps.result import BETTER, NO_DIFFERENCE, CellResult, MapResult
+from grandrounds.metrics.score import LOSS
 from grandrounds.reports.svg import INK, OTHER, SERIES, svg_file
 from grandrounds.reports.wording import interval, signed
 
@@ -83,7 +84,7 @@ def _frame(map: MapResult, axes: Axes, colour: ScalarMappable) -> None:
     axes.set_title(textwrap.fill(map.question, 68), loc="left", fontsize=11)
     word = (
         f"test {map.score} over that of the best rival"
-        if map.score != "loss"
+        if map.score != LOSS.name
         else "loss of the best rival, less its own"
     )
     bar = axes.figure.colorbar(colour, ax=axes, shrink=0.8, pad=0.02)

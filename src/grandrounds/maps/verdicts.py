@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from grandrounds.errors import GrandRoundsError
 from grandrounds.maps.declaration import Map
-from grandrounds.maps.grid import Cell, result_of
+from grandrounds.maps.grid import Cell, validated
 from grandrounds.maps.result import BETTER, NO_DIFFERENCE, WORSE, ArmScore, CellResult
 from grandrounds.metrics.outcomes import Outcomes, outcomes_of_run
-from grandrounds.metrics.score import LOSS, Score
+from grandrounds.metrics.score import Objective
 from grandrounds.metrics.significance import Difference, Resampled, resample
+from grandrounds.runs.results import Result, read_result
 from grandrounds.simulation.sweep import Arm as Run
 
 Tested = Mapping[str, Sequence[Mapping[str, Outcomes]]]
@@ -27,12 +27,11 @@ def judge(map: Map, cell: Cell, runs: Sequence[Run]) -> CellResult:
     """From the finished runs of the cell."""
     tested = {name: [_tested(run) for run in members] for name, members in _by_arm(runs).items()}
     found = resample(tested)
-    results = {name: [result_of(run) for run in members] for name, members in _by_arm(runs).items()}
+    results = {name: [read_result(run.folder) for run in members] for name, members in _by_arm(runs).items()}
     arms = {name: arm_score(results[name], found[name]) for name in results}
-    better = {name: fmean(headline(one["validation"]).better for one in results[name]) for name in results}
-    rival = max((rival.name for rival in map.rivals), key=lambda name: better[name])
-    lower_is_better = headline(results[rival][0]["test"]).word == LOSS
-    gap = advantage(found[map.arm.name], found[rival], lower_is_better)
+    objective = results[map.arm.name][0].objective
+    rival = min((rival.name for rival in map.rivals), key=lambda name: objective.rank(arms[name].validation))
+    gap = advantage(found[map.arm.name], found[rival], objective)
     return CellResult(
         x=cell.x,
         y=cell.y,
@@ -48,26 +47,22 @@ def judge(map: Map, cell: Cell, runs: Sequence[Run]) -> CellResult:
     )
 
 
-def advantage(system: Resampled, rival: Resampled, lower_is_better: bool) -> Difference:
+def advantage(system: Resampled, rival: Resampled, objective: Objective) -> Difference:
     """Positive where the system is better."""
-    return rival.over(system) if lower_is_better else system.over(rival)
+    return rival.over(system) if objective.direction == "lower" else system.over(rival)
 
 
-def arm_score(results: Sequence[Mapping[str, Any]], found: Resampled) -> ArmScore:
+def arm_score(results: Sequence[Result], found: Resampled) -> ArmScore:
     interval = found.estimate()
     return ArmScore(
-        validation=fmean(headline(one["validation"]).value or 0.0 for one in results),
+        validation=fmean(validated(one) for one in results),
         test=interval.value,
         low=interval.low,
         high=interval.high,
-        rounds=tuple(one["rounds"] for one in results),
-        best_rounds=tuple(one["best_round"] for one in results),
-        **{key: fmean(one[key] for one in results) for key in ("steps", "examples", "bytes_up", "bytes_down")},
+        rounds=tuple(one.rounds for one in results),
+        best_rounds=tuple(one.best_round or one.rounds for one in results),
+        **{key: fmean(getattr(one, key) for one in results) for key in ("steps", "examples", "bytes_up", "bytes_down")},
     )
-
-
-def headline(score: Mapping[str, Any]) -> Any:
-    return Score.model_validate(score).headline
 
 
 def _by_arm(runs: Sequence[Run]) -> dict[str, list[Run]]:

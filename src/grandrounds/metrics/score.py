@@ -1,23 +1,51 @@
-"""A score as tasks give it, and the one figure that it is judged by."""
+"""A score as tasks give it, and the objective that it is judged by."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from grandrounds.metrics.ranking import DECIDED, TOP
 
-DECIDED_TOLD = f"answers of at least {DECIDED:g}"
+DECIDED_ANSWERS = f"answers of at least {DECIDED:g}"
 """What precision, recall and F1 are of, where answers are ranked."""
 
 
-LOSS = "loss"
+@dataclass(frozen=True)
+class Objective:
+    """The figure that models are judged by. Every "which one is better" is decided here."""
+
+    name: str
+    direction: Literal["higher", "lower"] = "higher"
+    """Which values are better."""
+    unit: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its name in JSON."""
+        return self.name.lower()
+
+    def rank(self, value: float | None) -> float:
+        """To sort by, the best first; no value comes last."""
+        return inf if value is None else value if self.direction == "lower" else -value
+
+    def better(self, value: float | None, than: float | None) -> bool:
+        return self.rank(value) < self.rank(than)
+
+
+F1 = Objective("F1")
+AUC = Objective("AUC")
+LOSS = Objective("loss", "lower", "nats a masked word piece")
 
 
 class ClassScore(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    """Of one class; a task's further numbers (relaxed F1) are kept beside the usual ones."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, float] = Field(init=False)
 
     precision: float | None = None
     recall: float | None = None
@@ -25,33 +53,8 @@ class ClassScore(BaseModel):
     support: int = 0
 
 
-class Headline(NamedTuple):
-    """The loss of a language model, AUC where answers are ranked, else F1."""
-
-    word: str
-    value: float | None
-    std: float | None
-    """Over learners, where there are several."""
-    trivial: float | None
-    """What it takes no model to reach."""
-    answer: str
-    """How that is reached."""
-
-    @property
-    def better(self) -> float:
-        """Higher for a better score, whichever it is; without one, lowest."""
-        return -inf if self.value is None else -self.value if self.word == LOSS else self.value
-
-    @property
-    def key(self) -> str:
-        """Its name in JSON."""
-        return self.word.lower()
-
-
 class Score(ClassScore):
-    """Figures on one split; a task's further numbers (P@100, Ign-F1) are kept beside the usual ones."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
+    """Figures on one split; among the further numbers are P@100 and Ign-F1."""
 
     accuracy: float | None = None
     n: int | None = None
@@ -71,13 +74,22 @@ class Score(ClassScore):
     loss_std: float | None = None
     curve: dict[str, list[float]] = {}
 
-    @property
-    def headline(self) -> Headline:
-        if self.loss is not None:
-            return Headline(LOSS, self.loss, self.loss_std, None, "baseline")
-        if self.auc is None:
-            return Headline("F1", self.f1, self.f1_std, self.baseline_f1, self.baseline or "baseline")
-        return Headline("AUC", self.auc, self.auc_std, self.baseline_auc, "in any order")
+    def value(self, objective: Objective) -> float | None:
+        return self._figure(objective.key)
+
+    def std(self, objective: Objective) -> float | None:
+        """Over learners, where there are several."""
+        return self._figure(f"{objective.key}_std")
+
+    def trivial(self, objective: Objective) -> tuple[str, float] | None:
+        """What it takes no model to reach, by the name of the answer that reaches it."""
+        value = self._figure(f"baseline_{objective.key}")
+        answer = "in any order" if objective == AUC else self.baseline or "baseline"
+        return None if value is None else (answer, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures that there are."""
+        return self.model_dump(exclude_unset=True)
 
     @property
     def size(self) -> dict[str, int]:
@@ -105,12 +117,12 @@ class Score(ClassScore):
         """Numbers without a place of their own."""
         return {name: value for name, value in self._numbers().items() if not _at(name)}
 
+    def _figure(self, key: str) -> float | None:
+        found: float | None = getattr(self, key, None)
+        return found
+
     def _numbers(self) -> dict[str, float]:
-        return {
-            name: float(value)
-            for name, value in (self.model_extra or {}).items()
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        }
+        return self.__pydantic_extra__
 
 
 def _at(name: str) -> bool:

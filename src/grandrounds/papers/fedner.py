@@ -175,8 +175,8 @@ def figure5(study: Study) -> PaperTable:
         return {f"{name}-masked{share:g}": {**arm, **own} for name, arm in arms.items()} if share else arms
 
     def observe(runs: Mapping[float, Sequence[Run]]) -> list[str]:
-        masked = [f"{_noted(repeats, masking.MASKED)} at {share:g}" for share, repeats in runs.items()]
-        there = max(_noted(repeats, masking.OVERLAPPING) for repeats in runs.values())
+        masked = [f"{_warned(repeats, masking.MASKED)} at {share:g}" for share, repeats in runs.items()]
+        there = max(_warned(repeats, masking.OVERLAPPING) for repeats in runs.values())
         return [f"Entities in several platforms' training data: {there or 'not counted'}; masked: {', '.join(masked)}."]
 
     note = (
@@ -285,9 +285,9 @@ def _validated(runs: Sequence[Run], site: str) -> list[float]:
     return [100 * ((score.f1 if score else None) or 0.0) for score in scores]
 
 
-def _noted(runs: Sequence[Run], note: str) -> int:
+def _warned(runs: Sequence[Run], warning: str) -> int:
     """As many as runs counted, whose seeds draw alike but not the same."""
-    return round(fmean(run.result.notes.get(note, 0) if run.result else 0 for run in runs))
+    return round(fmean(run.result.warnings.get(warning, 0) if run.result else 0 for run in runs))
 
 
 def _not_set(study: Study, key: str) -> None:

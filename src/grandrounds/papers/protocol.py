@@ -18,6 +18,7 @@ from grandrounds.papers.settings import NOT_SAID, TRAINING, At, Ran, Tell, joine
 from grandrounds.reports.runs import Run, read_run
 from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.provenance import placeless, provenance
+from grandrounds.runs.results import read_result
 from grandrounds.simulation.sweep import Arm
 
 Runner = Callable[[Sequence[Arm], Path], object]
@@ -160,10 +161,11 @@ class Study:
         self._finish([arm for rates in trials.values() for arm in rates.values()])
         found = dict[str, Overrides]()
         for name, own in arms.items():
-            results = {rate: read_run(arm.folder).result for rate, arm in trials[name].items()}
-            scores = {rate: r.validation.headline for rate, r in results.items() if r and r.validation}
-            best = max(scores, key=lambda rate: scores[rate].better)
-            tried = {f"{rate:g}": score.value for rate, score in scores.items()}
+            results = {rate: read_result(arm.folder) for rate, arm in trials[name].items()}
+            objective = next(iter(results.values())).objective
+            scores = {rate: r.validation.value(objective) for rate, r in results.items() if r.validation}
+            best = min(scores, key=lambda rate: objective.rank(scores[rate]))
+            tried = {f"{rate:g}": score for rate, score in scores.items()}
             self.search[name] = {"tried": tried, "chosen": f"{best:g}"}
             found[name] = {**own, "training.learning_rate": best}
         return found
@@ -269,7 +271,7 @@ def _finished(arm: Arm) -> bool:
         return False
     folder = RunFolder(arm.folder, arm.config, resume=True)
     try:
-        return folder.result is not None and folder.result["rounds_planned"] >= arm.config.federation.rounds
+        return folder.finished is not None
     finally:
         folder.close()
 

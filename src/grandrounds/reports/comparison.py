@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from grandrounds.metrics.outcomes import OUTCOMES
-from grandrounds.metrics.score import Score
 from grandrounds.reports.evidence import Evidence, remarks, with_evidence
 from grandrounds.reports.report import write_report
-from grandrounds.reports.runs import Result
 from grandrounds.reports.tables import ComparisonRow, comparison_rows, to_csv, to_json
 from grandrounds.runs.provenance import provenance
+from grandrounds.runs.results import Result, read_result, read_rounds
 
 KEPT = (
     "algorithm",
@@ -21,6 +20,7 @@ KEPT = (
     "rounds",
     "best_round",
     "selected_by",
+    "objective",
     "validation",
     "test",
     "seconds",
@@ -39,12 +39,11 @@ def comparison(
     runs: Sequence[tuple[str, Path]], baseline: str, folder: Path
 ) -> tuple[list[ComparisonRow], dict[str, Any]]:
     """Of runs, each the name of its arm and where it is: the rows, and all for a JSON, with paths from the folder."""
-    results = [json.loads((place / "result.json").read_text(encoding="utf-8")) for _, place in runs]
+    results = [read_result(place) for _, place in runs]
     names = [name for name, _ in runs]
     folders = {name: [place for own, place in runs if own == name] for name in names}
     evidence = Evidence.of(folders)
-    rows = comparison_rows([Result.model_validate(result) for result in results], names)
-    rows = with_evidence(rows, evidence, baseline)
+    rows = with_evidence(comparison_rows(results, names), evidence, baseline)
     content = {
         **provenance(),
         "rows": json.loads(to_json(rows)),
@@ -64,12 +63,12 @@ def write_comparison(runs: Sequence[tuple[str, Path]], baseline: str, folder: Pa
     return rows
 
 
-def _brief(name: str, place: Path, result: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    outcomes = place / OUTCOMES
+def _brief(name: str, place: Path, result: Result, folder: Path) -> dict[str, Any]:
+    outcomes, content = place / OUTCOMES, result.to_dict()
     inside = outcomes.exists() and outcomes.is_relative_to(folder)
     return {
         "name": name,
-        **{key: result.get(key) for key in KEPT},
+        **{key: content[key] for key in KEPT},
         "history": _history(place),
         "outcomes": str(outcomes.relative_to(folder)) if inside else None,
     }
@@ -77,9 +76,8 @@ def _brief(name: str, place: Path, result: Mapping[str, Any], folder: Path) -> d
 
 def _history(place: Path) -> list[dict[str, float | None]]:
     """By round what the run is judged by on validation data, where it was measured."""
-    lines = [json.loads(line) for line in (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     return [
-        {"round": line["round"], "validation": Score.model_validate(line["validation"]).headline.value}
-        for line in lines
-        if "validation" in line
+        {"round": line.round, "validation": line.validation.value(line.objective)}
+        for line in read_rounds(place)[0]
+        if line.validation is not None
     ]

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from grandrounds.data.partition import SiteRow
 from grandrounds.errors import ConfigError
-from grandrounds.metrics.score import DECIDED_TOLD
+from grandrounds.metrics.score import DECIDED_ANSWERS
 from grandrounds.reports import plots, tables
 from grandrounds.reports.markup import Html, join, page, table, tag, text
 from grandrounds.reports.runs import Run, read_run, row_names
@@ -100,29 +100,33 @@ def _comparison(runs: Sequence[Run], names: Sequence[str]) -> Html:
     still = [run.name for run in runs if not run.result]
     measured = [row for row in rows if not row.trivial and row.judged_mean is not None]
     baselines = [row for row in rows if row.trivial]
-    told = []
-    for word in dict.fromkeys(row.judged_by for row in measured):
-        best = max((row for row in measured if row.judged_by == word), key=lambda row: row.judged_mean or 0)
-        told.append(f"The best mean {word} on the test set is {score(best.judged_mean)}, by {best.name}.")
+    sentences = []
+    for objective in dict.fromkeys(row.objective for row in measured):
+        best = min((row for row in measured if row.objective == objective), key=lambda row: row.rank)
+        sentences.append(
+            f"The best mean {objective.name} on the test set is {score(best.judged_mean)}, by {best.name}."
+        )
     if len(baselines) == 1:
-        bar = baselines[0].judged_mean or 0
-        below = [row.name for row in measured if row.task == baselines[0].task and (row.judged_mean or 0) <= bar]
-        told.append(f"The trivial baseline, {baselines[0].name}, has {score(bar)}.")
-        told.append(f"Not above it: {listed(below)}." if below else "All are above it.")
+        (bar,) = baselines
+        below = [row.name for row in measured if row.task == bar.task and row.rank >= bar.rank]
+        sentences.append(f"The trivial baseline, {bar.name}, has {score(bar.judged_mean)}.")
+        sentences.append(f"Not above it: {listed(below)}." if below else "All are above it.")
     several_tasks = len({row.task for row in rows}) > 1
     columns = tables.columns(rows)
     head = ("task", *columns) if several_tasks else tuple(columns)
     cells = [[cell(row) for cell in columns.values()] for row in rows]
-    body = [[row.task, *told] if several_tasks else told for row, told in zip(rows, cells, strict=True)]
+    body = [[row.task, *own] if several_tasks else own for row, own in zip(rows, cells, strict=True)]
     caption = (
         f"Means over runs that differ only in their seed; spread is the standard deviation of {tables.words(rows)} "
         f"over them. {tables.TOTALS[0].upper()}{tables.TOTALS[1:]}."
     )
     if "AUC" in columns:
-        caption += f" Where there is an AUC, median and spread are its; precision, recall and F1 are of {DECIDED_TOLD}."
+        caption += (
+            f" Where there is an AUC, median and spread are its; precision, recall and F1 are of {DECIDED_ANSWERS}."
+        )
     return join(
         [
-            tag("p", " ".join(told), class_="lead") if told else "",
+            tag("p", " ".join(sentences), class_="lead") if sentences else "",
             table(head, body, 1 + several_tasks) if rows else "",
             tag("p", caption, class_="soft") if rows else "",
             tag("p", f"Not finished, and so not in the table: {listed(still)}.", class_="notice") if still else "",
@@ -131,9 +135,9 @@ def _comparison(runs: Sequence[Run], names: Sequence[str]) -> Html:
 
 
 def _curves(runs: Sequence[Run], names: Sequence[str]) -> Html:
-    parts, words = [], list(dict.fromkeys(run.judged_by for run in runs))
+    parts, words = [], list(dict.fromkeys(run.objective.name for run in runs))
     for word, split in product(words, ("test", "validation")):
-        alike = [(name, run) for name, run in zip(names, runs, strict=True) if run.judged_by == word]
+        alike = [(name, run) for name, run in zip(names, runs, strict=True) if run.objective.name == word]
         curves = [
             plots.Curve(name, run.points(split), run.result.best_round if run.result else None) for name, run in alike
         ]

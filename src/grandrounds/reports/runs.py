@@ -2,67 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from grandrounds.data.partition import SiteRow
 from grandrounds.errors import DataError
-from grandrounds.metrics.score import Score
-
-M = TypeVar("M", bound=BaseModel)
-
-
-class Round(BaseModel):
-    """A line of metrics.jsonl."""
-
-    model_config = ConfigDict(frozen=True)
-
-    round: int
-    sites: tuple[str, ...] = ()
-    replies: int = 0
-    lost: dict[str, str] = {}
-    abandoned: bool = False
-    seconds: float = 0.0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    validation: Score | None = None
-    test: Score | None = None
-    diagnostics: dict[str, float] = {}
-
-
-class Result(BaseModel):
-    """A finished run's result.json."""
-
-    model_config = ConfigDict(frozen=True)
-
-    grandrounds: str = ""
-    task: str
-    algorithm: str
-    seed: int = 0
-    rounds: int = 0
-    best_round: int | None = None
-    selected_by: str = "last round"
-    test: Score | None = None
-    validation: Score | None = None
-    seconds: float = 0.0
-    bytes_up_per_site_round: float = 0.0
-    bytes_down_per_site_round: float = 0.0
-    steps: int | None = None
-    """Of the whole run, all sites and the server; so for the next three. None before they were counted."""
-    examples: int | None = None
-    bytes_up: int | None = None
-    bytes_down: int | None = None
-    peak_memory_mb: float | None = None
-    sites: tuple[SiteRow, ...] = ()
-    left_out: tuple[str, ...] = ()
-    notes: dict[str, int] = {}
+from grandrounds.metrics.score import F1, Objective, Score
+from grandrounds.runs.results import METRICS, RESULT, Result, Round, read_result, read_rounds
 
 
 @dataclass(frozen=True)
@@ -120,31 +68,24 @@ class Run:
         return sum(r.bytes_down for r in self.rounds) / max(1, sum(len(r.sites) for r in self.rounds))
 
     @property
-    def judged_by(self) -> str:
-        """AUC or F1."""
-        return self._judged.headline.word
+    def objective(self) -> Objective:
+        return self.result.objective if self.result else self.rounds[0].objective if self.rounds else F1
 
     @property
     def baseline(self) -> tuple[str, float] | None:
         """The trivial baseline's name and, on the test set, its AUC or F1."""
-        headline = (self.test or Score()).headline
-        return None if headline.trivial is None else (headline.answer, headline.trivial)
+        return self.test.trivial(self.objective) if self.test else None
 
     def points(self, split: str, name: str | None = None) -> list[tuple[int, float]]:
         """By round on "validation" or "test", where it was measured: what the run is judged by, or another figure."""
-        name = name or self._judged.headline.key
+        name = name or self.objective.key
         scores = [(r.round, r.test if split == "test" else r.validation) for r in self.rounds]
         values = [(round, getattr(score, name, None)) for round, score in scores]
         return [(round, value) for round, value in values if value is not None]
 
     def diagnosed(self, name: str) -> list[tuple[int, float]]:
-        """What the algorithm told under this name, by round."""
+        """What the algorithm reported under this name, by round."""
         return [(r.round, r.diagnostics[name]) for r in self.rounds if name in r.diagnostics]
-
-    @property
-    def _judged(self) -> Score:
-        """Any score of the run."""
-        return self.test or next((r.validation for r in self.rounds if r.validation), Score())
 
     def _setting(self, table: str, key: str) -> object:
         values = self.config.get(table)
@@ -152,15 +93,15 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    config, metrics, result = (folder / name for name in ("config.toml", "metrics.jsonl", "result.json"))
+    config, metrics, result = (folder / name for name in ("config.toml", METRICS, RESULT))
     if not (config.is_file() or metrics.is_file() or result.is_file()):
         raise DataError("is no run folder: it has no config.toml, metrics.jsonl or result.json", path=folder)
-    rounds, torn = _read_rounds(metrics) if metrics.is_file() else ((), False)
+    rounds, torn = read_rounds(folder)
     run = Run(
         folder.resolve().name,
         config.read_text("utf-8") if config.is_file() else "",
-        rounds,
-        _parse(Result, result.read_text("utf-8"), result) if result.is_file() else None,
+        tuple(rounds),
+        read_result(folder) if result.is_file() else None,
         torn,
     )
     try:
@@ -177,8 +118,8 @@ def row_names(runs: Sequence[Run]) -> list[str]:
     for run, own in zip(runs, settings, strict=True):
         peers = [s for r, s in zip(runs, settings, strict=True) if r.algorithm == run.algorithm]
         differ = [key for key in own if key != "seed" and any(p.get(key) != own[key] for p in peers)]
-        told = ", ".join(f"{key.split('.')[-1]} = {own[key]}" for key in differ)
-        names.append(f"{run.algorithm} ({told})" if told else run.algorithm)
+        settled = ", ".join(f"{key.split('.')[-1]} = {own[key]}" for key in differ)
+        names.append(f"{run.algorithm} ({settled})" if settled else run.algorithm)
     return names
 
 
@@ -188,35 +129,3 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
-
-
-def _read_rounds(path: Path) -> tuple[tuple[Round, ...], bool]:
-    """The last line of a round counts, since a resumed run repeats some; a torn end is said, not fatal."""
-    lines = [(i, line) for i, line in enumerate(path.read_text("utf-8").split("\n"), 1) if line.strip()]
-    rounds: dict[int, Round] = {}
-    for number, line in lines:
-        try:
-            read = _parse(Round, line, path, number)
-        except DataError:
-            if (number, line) == lines[-1] and not _is_json(line):
-                return tuple(rounds[i] for i in sorted(rounds)), True
-            raise
-        rounds[read.round] = read
-    return tuple(rounds[i] for i in sorted(rounds)), False
-
-
-def _parse(model: type[M], text: str, path: Path, line: int | None = None) -> M:
-    try:
-        return model.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
-        raise DataError(f"{place}: {first['msg']}", path=path, line=line) from error
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True

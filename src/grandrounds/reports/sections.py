@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from grandrounds.data.partition import SiteRow
-from grandrounds.metrics.score import DECIDED_TOLD, LOSS, Score
+from grandrounds.metrics.score import AUC, DECIDED_ANSWERS, LOSS, Score
 from grandrounds.reports import plots
 from grandrounds.reports.markup import Html, join, table, tag
 from grandrounds.reports.runs import Run
@@ -17,7 +17,7 @@ MOST_ROWS = 100
 MEANING = {
     "F1": "the harmonic mean of precision and recall",
     "AUC": "the area under the curve of precision over recall",
-    LOSS: "in nats a masked word piece, the lower the better",
+    LOSS.name: f"in {LOSS.unit}, the lower the better",
 }
 
 DIAGNOSTICS = {
@@ -37,27 +37,27 @@ def unfinished(run: Run) -> Html:
         return Html("")
     of = f" of {count(run.planned)}" if run.planned else ""
     torn = " The last line of metrics.jsonl is incomplete and was left away." if run.torn else ""
-    told = f"This run has not finished: {count(len(run.rounds))}{of} rounds are recorded.{torn}"
-    return tag("p", f"{told} What follows is what there is so far.", class_="notice")
+    state = f"This run has not finished: {count(len(run.rounds))}{of} rounds are recorded.{torn}"
+    return tag("p", f"{state} What follows is what there is so far.", class_="notice")
 
 
 def lead(run: Run) -> Html:
     """What came out, against what costs nothing."""
-    test, told = run.test, []
-    word, value, *_ = (test or Score()).headline
+    test, objective, told = run.test, run.objective, []
+    value = test.value(objective) if test else None
     if test is None or value is None:
         told.append("No score on a test set was recorded.")
     else:
         size = " with ".join(plural(number, thing) for thing, number in test.size.items())
         size = f" of {size}" if size else ""
         who = "the sites' own models reach" if test.learners else "the model reaches"
-        told.append(f"On the test set{size}, {who} {word} {score(value)}.")
+        told.append(f"On the test set{size}, {who} {objective.name} {score(value)}.")
         if run.baseline:
             name, bar = run.baseline
             gap = value - bar
             side = f"{score(gap)} above" if gap > 0 else f"{score(-gap)} below" if gap < 0 else "exactly"
             told.append(f"That is {side} the trivial baseline ({name}: {score(bar)}).")
-            if gap <= 0:
+            if not objective.better(value, bar):
                 told.append("A rule that reads no text does as well.")
     if run.result and run.result.best_round is not None and run.result.selected_by == "validation":
         told.append(f"The model of round {run.result.best_round} was kept, the best on the validation set.")
@@ -73,7 +73,7 @@ def figures(run: Run) -> Html:
     memory = result.peak_memory_mb if result else None
     sites = f"{plural(len(result.sites), 'site')}" if result and result.sites else ""
     cells = [
-        (f"{run.judged_by} on the test set", score(test.headline.value if test else None), "", bar),
+        (f"{run.objective.name} on the test set", score(test.value(run.objective) if test else None), "", bar),
         ("rounds", count(result.rounds if result else len(run.rounds)), "", sites),
         ("up, per site and round", megabytes(run.bytes_up), "MB", f"down {megabytes(run.bytes_down)} MB"),
         ("in all", *(duration(run.seconds).split() if run.rounds or result else (ABSENT, "")), ""),
@@ -92,8 +92,8 @@ def by_round(run: Run) -> Html:
     curves = [plots.Curve(f"{split} set", run.points(split), kept) for split in ("validation", "test")]
     if not any(curve.points for curve in curves):
         return Html("")
-    word = run.judged_by
-    told = [f"{word}, {MEANING[word]}, after each round."]
+    word = run.objective.name
+    told = [f"{word}, {MEANING[word]}, after each round." if word in MEANING else f"{word} after each round."]
     if run.baseline:
         told.append("The dashed line is the trivial baseline on the test set: what it takes no model to reach.")
     if kept is not None:
@@ -109,7 +109,9 @@ def by_rank(run: Run) -> Html:
     test = run.test
     if test is None or test.auc is None:
         return Html("")
-    return join([tag("h2", "From the surest answer on"), ranked([run], ["test set"]), _ranking(test), _learners(test)])
+    return join(
+        [tag("h2", "From the surest answer on"), ranked([run], ["test set"]), _ranking(test), _learners(run, test)]
+    )
 
 
 def ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
@@ -117,7 +119,7 @@ def ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
     curves = [plots.Curve(name, (run.test or Score()).points()) for name, run in zip(names, runs, strict=True)]
     if not any(curve.points for curve in curves):
         return Html("")
-    lines = dict(sorted({run.baseline for run in runs if run.judged_by == "AUC" and run.baseline}))
+    lines = dict(sorted({run.baseline for run in runs if run.objective == AUC and run.baseline}))
     told = "Precision and recall as answers are taken from the surest on; the area under a curve is its AUC."
     if lines:
         told += " The dashed line is the share of right answers among all: what any order of them comes to."
@@ -154,14 +156,14 @@ def by_class(run: Run) -> Html:
     if test is None or (test.auc is not None and not test.per_class):
         return Html("")
     if test.loss is not None:
-        return join([tag("h2", "Masked word pieces"), _language(test), _learners(test)])
+        return join([tag("h2", "Masked word pieces"), _language(test), _learners(run, test)])
     parts = [tag("h2", "Class by class")]
     if test.per_class:
         told = "Each bar is a class's F1, with its precision and recall marked; its support stands in brackets."
         more = f" The {plots.MOST_BARS} commonest of {len(test.per_class)} are drawn."
         caption = told + (more if len(test.per_class) > plots.MOST_BARS else "")
         parts.append(tag("figure", plots.f1_by_class(test.per_class), tag("figcaption", caption)))
-    return join([*parts, _scores(test), _learners(test) if test.auc is None else ""])
+    return join([*parts, _scores(test), _learners(run, test) if test.auc is None else ""])
 
 
 def by_site(run: Run) -> Html:
@@ -226,8 +228,8 @@ def missing(run: Run) -> Html:
         names = run.result.left_out
         kind = plural(len(names), "site") + (" was" if len(names) == 1 else " were")
         parts.append(tag("p", f"{kind} left out, having no examples: {listed(names)}."))
-    if run.result and run.result.notes:
-        parts.append(table(["what was skipped or changed", "times"], _notes(run.result.notes)))
+    if run.result and run.result.warnings:
+        parts.append(table(["what was skipped or changed", "times"], _warnings(run.result.warnings)))
     return join(parts)
 
 
@@ -259,16 +261,18 @@ def _figure(name: str, value: str, unit: str, against: str) -> Html:
 def _ranking(test: Score) -> Html:
     """Areas and precisions, then what precision, recall and F1 are of."""
     rows = [[name, score(value)] for name, value in (test.areas() | test.precisions()).items()]
-    if test.headline.trivial is not None:
-        rows.append([f"AUC {test.headline.answer} (trivial)", score(test.headline.trivial)])
-    decided = f"Of {DECIDED_TOLD}: precision {score(test.precision)}, recall {score(test.recall)}, F1 {score(test.f1)}"
+    if bar := test.trivial(AUC):
+        rows.append([f"AUC {bar[0]} (trivial)", score(bar[1])])
+    decided = (
+        f"Of {DECIDED_ANSWERS}: precision {score(test.precision)}, recall {score(test.recall)}, F1 {score(test.f1)}"
+    )
     if test.baseline_f1 is not None:
         decided += f"; {test.baseline or 'the trivial answer'} has F1 {score(test.baseline_f1)}"
     return join([table(["figure", "on the test set"], rows), tag("p", f"{decided}.", class_="soft")])
 
 
 def _language(test: Score) -> Html:
-    figures = {LOSS: test.loss, "perplexity": test.perplexity, "accuracy": test.accuracy} | test.further()
+    figures = {LOSS.name: test.loss, "perplexity": test.perplexity, "accuracy": test.accuracy} | test.further()
     rows = [[name.replace("_", " "), score(value)] for name, value in figures.items() if name != "log_likelihood"]
     return table(["figure", "on the test set"], rows)
 
@@ -290,24 +294,25 @@ def _scores(test: Score) -> Html:
     )
 
 
-def _learners(test: Score) -> Html:
+def _learners(run: Run, test: Score) -> Html:
     """Where each site has a model of its own, their spread matters as much as their mean."""
-    found = {name: learner.headline.value for name, learner in test.learners.items()}
+    objective = run.objective
+    found = {name: learner.value(objective) for name, learner in test.learners.items()}
     scores = {name: value for name, value in found.items() if value is not None}
     if not scores:
         return Html("")
     values = sorted(scores.values())
-    word, _, std, *_ = test.headline
+    word, std = objective.name, test.std(objective)
     deviation = "" if std is None else f", standard deviation {score(std)}"
     told = (
         f"Here {plural(len(scores), 'site')} learned alone. {word} lies between {score(values[0])} and "
         f"{score(values[-1])}, median {score(median(values))}{deviation}."
     )
-    best = sorted(scores.items(), key=lambda item: (-test.learners[item[0]].headline.better, item[0]))
+    best = sorted(scores.items(), key=lambda item: (objective.rank(item[1]), item[0]))
     rows = [[name, score(value)] for name, value in best[:MOST_ROWS]]
     title = f"{word} by site" + (f": the {MOST_ROWS} best" if len(best) > MOST_ROWS else "")
     return join([tag("p", told), tag("details", tag("summary", title), table(["site", word], rows))])
 
 
-def _notes(notes: dict[str, int]) -> list[list[str]]:
-    return [[note, count(n)] for note, n in sorted(notes.items(), key=lambda item: (-item[1], item[0]))]
+def _warnings(warnings: dict[str, int]) -> list[list[str]]:
+    return [[warning, count(n)] for warning, n in sorted(warnings.items(), key=lambda item: (-item[1], item[0]))]

@@ -13,9 +13,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from grandrounds.metrics.score import LOSS, Headline, Score
-from grandrounds.reports.runs import Result
+from grandrounds.metrics.score import AUC, F1, LOSS, Objective, Score
 from grandrounds.reports.wording import ABSENT, brief, duration, interval, megabytes, probability, score, signed
+from grandrounds.runs.results import Result
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,9 @@ class ComparisonRow:
     """Of how many runs the last round was the best one on validation data."""
 
     @property
-    def judged_by(self) -> str:
-        return LOSS if self.loss_mean is not None else "F1" if self.auc_mean is None else "AUC"
+    def objective(self) -> Objective:
+        """What it has a mean of, also where it was read from a file."""
+        return LOSS if self.loss_mean is not None else F1 if self.auc_mean is None else AUC
 
     @property
     def judged_mean(self) -> float | None:
@@ -79,9 +80,9 @@ class ComparisonRow:
         return self._judged("spread")
 
     @property
-    def better(self) -> float:
-        """Higher for a better mean; without one, lowest."""
-        return Headline(self.judged_by, self.judged_mean, None, None, "").better
+    def rank(self) -> float:
+        """Lower for a better mean."""
+        return self.objective.rank(self.judged_mean)
 
     @property
     def differs(self) -> bool:
@@ -90,7 +91,7 @@ class ComparisonRow:
         return low is not None and high is not None and not low <= 0 <= high
 
     def _judged(self, what: str) -> float | None:
-        value: float | None = getattr(self, f"{self.judged_by.lower()}_{what}")
+        value: float | None = getattr(self, f"{self.objective.key}_{what}")
         return value
 
 
@@ -100,27 +101,27 @@ def comparison_rows(results: Sequence[Result], names: Sequence[str] | None = Non
     trivial: dict[tuple[str, str], list[Score]] = {}
     for name, result in zip(names or [r.algorithm for r in results], results, strict=True):
         groups.setdefault((result.task, name), []).append(result)
-        if result.test and result.test.headline.trivial is not None:
-            trivial.setdefault((result.task, result.test.headline.answer), []).append(result.test)
+        if result.test and (bar := result.test.trivial(result.objective)):
+            trivial.setdefault((result.task, bar[0]), []).append(result.test)
     rows = [_measured(name, task, members) for (task, name), members in groups.items()]
-    rows.sort(key=lambda row: (row.task, -row.better, row.name))
+    rows.sort(key=lambda row: (row.task, row.rank, row.name))
     return rows + [_trivial(name, task, scores) for (task, name), scores in sorted(trivial.items())]
 
 
 def words(rows: Sequence[ComparisonRow]) -> str:
     """What they are judged by."""
     measured = [row for row in rows if row.judged_mean is not None]
-    return " or ".join(dict.fromkeys(row.judged_by for row in measured)) or "F1"
+    return " or ".join(dict.fromkeys(row.objective.name for row in measured)) or "F1"
 
 
 def columns(rows: Sequence[ComparisonRow]) -> dict[str, Callable[[ComparisonRow], str]]:
     """Their heads, and what a row has there, in words and figures; median and spread are of what it is judged by."""
     auc: dict[str, Callable[[ComparisonRow], str]] = {"AUC": lambda row: score(row.auc_mean)}
     f1: dict[str, Callable[[ComparisonRow], str]] = {"F1": lambda row: score(row.f1_mean)}
-    loss: dict[str, Callable[[ComparisonRow], str]] = {LOSS: lambda row: score(row.loss_mean)}
+    loss: dict[str, Callable[[ComparisonRow], str]] = {LOSS.name: lambda row: score(row.loss_mean)}
     between: dict[str, Callable[[ComparisonRow], str]] = {"95% interval": lambda row: interval(row.low, row.high)}
-    known = {"AUC": (auc, f1), "F1": (f1, {}), LOSS: (loss, {})}
-    first, last = known.get(words(rows), (auc | f1 | (loss if LOSS in words(rows) else {}), {}))
+    known = {"AUC": (auc, f1), "F1": (f1, {}), LOSS.name: (loss, {})}
+    first, last = known.get(words(rows), (auc | f1 | (loss if LOSS.name in words(rows) else {}), {}))
     return {
         "algorithm": lambda row: f"{row.name} (trivial)" if row.trivial else row.name,
         "runs": lambda row: ABSENT if row.trivial else str(row.runs),
@@ -158,9 +159,8 @@ def rich_table(rows: Sequence[ComparisonRow], title: str | None = None) -> Table
         named = column < 1 + (len(tasks) > 1)
         table.add_column(name, justify="left" if named else "right", no_wrap=not named, overflow="fold")
     for row in rows:
-        told = [cell(row) for cell in shown.values()]
-        told = [row.task, *told] if len(tasks) > 1 else told
-        table.add_row(*(Text(cell, style="dim" if row.trivial else "") for cell in told))
+        cells = [*([row.task] if len(tasks) > 1 else []), *(cell(row) for cell in shown.values())]
+        table.add_row(*(Text(cell, style="dim" if row.trivial else "") for cell in cells))
     return table
 
 
@@ -179,9 +179,9 @@ def differences(rows: Sequence[ComparisonRow]) -> Table | None:
         named = column in (0, 4)
         table.add_column(name, justify="left" if named else "right", no_wrap=not named, overflow="fold")
     for row in compared:
-        told = "" if row.differs else NO_DIFFERENCE
+        remark = "" if row.differs else NO_DIFFERENCE
         between = interval(row.difference_low, row.difference_high, signed)
-        table.add_row(*map(Text, (row.name, signed(row.difference), between, probability(row.p), told)))
+        table.add_row(*map(Text, (row.name, signed(row.difference), between, probability(row.p), remark)))
     return table
 
 

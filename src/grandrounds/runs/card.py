@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from grandrounds.config.schema import Config
-from grandrounds.metrics.score import DECIDED_TOLD, Score
+from grandrounds.metrics.score import DECIDED_ANSWERS, LOSS, Score
+from grandrounds.runs.results import Result
 
 
-def model_card(config: Config, result: Mapping[str, Any]) -> str:
-    return f"""# A `{result["task"]}` model trained by `{result["algorithm"]}`
+def model_card(result: Result) -> str:
+    return f"""# A `{result.task}` model trained by `{result.algorithm}`
 
-Trained with Grand Rounds {result["grandrounds"]} across {len(result["sites"])} sites in {result["rounds"]} rounds
-(encoder `{result["encoder"]}`, seed {result["seed"]}, selected by {result["selected_by"]}).
+Trained with Grand Rounds {result.grandrounds} across {len(result.sites)} sites in {result.rounds} rounds
+(encoder `{result.encoder}`, seed {result.seed}, selected by {result.selected_by}).
 
-{_scored(Score.model_validate(result["test"]))}
+{_scored(result.test) if result.test else "No score on test data was given."}
 
 ## Use
 
@@ -38,7 +35,7 @@ def _scored(test: Score) -> str:
 
 def _by_loss(test: Score) -> str:
     return (
-        f"Test loss **{test.loss:.3f}** nats a masked word piece (perplexity {test.perplexity:.1f}, "
+        f"Test loss **{test.loss:.3f}** {LOSS.unit} (perplexity {test.perplexity:.1f}, "
         f"{test.accuracy:.1%} right) on {test.n} of them.\n\n"
         "The folder is one of Hugging Face's: `AutoModelForMaskedLM.from_pretrained` loads it, and any task of Grand "
         "Rounds takes it as `model.encoder`."
@@ -62,8 +59,8 @@ the trivial answer, {test.baseline}, has F1 {test.baseline_f1:.3f}.
 def _by_rank(test: Score) -> str:
     ranked = "\n".join(f"| {name} | {value:.3f} |" for name, value in (test.areas() | test.precisions()).items())
     return f"""\
-Test AUC **{test.auc:.3f}** on {test.n} pairs with {test.facts} facts; {test.headline.answer}, answers have AUC
-{test.baseline_auc:.3f}. Of {DECIDED_TOLD}, F1 is {test.f1:.3f} (precision {test.precision:.3f}, recall
+Test AUC **{test.auc:.3f}** on {test.n} pairs with {test.facts} facts; in any order, answers have AUC
+{test.baseline_auc:.3f}. Of {DECIDED_ANSWERS}, F1 is {test.f1:.3f} (precision {test.precision:.3f}, recall
 {test.recall:.3f}); the trivial answer, {test.baseline}, has F1 {test.baseline_f1:.3f}.
 
 | ranked from the surest answer on | |

@@ -24,7 +24,8 @@ class Progress:
     holding: Sequence[str] = ()
     """Sites that have the public set."""
     best_round: int | None = None
-    best_f1: float = -1.0
+    best: float | None = None
+    """The score of that round on validation data."""
     stale: int = 0
     """Evaluations since the best one."""
     audit: str = ""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from grandrounds.errors import GrandRoundsError
-from grandrounds.metrics.score import Headline, Score
+from grandrounds.metrics.score import Objective, Score
 from grandrounds.runs.provenance import placeless
+from grandrounds.runs.results import Result
 
 Setting = Mapping[str, Any]
 
@@ -17,60 +18,53 @@ Setting = Mapping[str, Any]
 class Choice:
     """The settings of one arm, best first, with their scores on validation data."""
 
-    ranked: Sequence[tuple[Setting, dict[str, Any]]]
-    test: dict[str, Any] | None
+    objective: Objective
+    ranked: Sequence[tuple[Setting, Score]]
+    test: Score | None
     """Of the best one."""
     edges: Sequence[str]
     """Settings whose best value is the smallest or the largest that was tried."""
 
     @classmethod
-    def of(
-        cls, axes: Mapping[str, Sequence[Any]], settings: Sequence[Setting], results: Sequence[dict[str, Any]]
-    ) -> Choice:
-        if any(result["validation"] is None for result in results):
+    def of(cls, axes: Mapping[str, Sequence[Any]], settings: Sequence[Setting], results: Sequence[Result]) -> Choice:
+        objective = results[0].objective
+        found = [
+            (setting, result.validation, result.test)
+            for setting, result in zip(settings, results, strict=True)
+            if result.validation is not None
+        ]
+        if len(found) < len(results):
             raise GrandRoundsError("a run has no score on validation data, as no site gave one: nothing can be chosen")
-        pairs = sorted(zip(settings, results, strict=True), key=lambda pair: -headline(pair[1]["validation"]).better)
-        best, result = pairs[0]
+        found.sort(key=lambda one: objective.rank(one[1].value(objective)))
+        best, _, test = found[0]
         numbers = {key: values for key, values in axes.items() if len(values) > 1 and all(map(_is_number, values))}
         edges = [key for key, values in numbers.items() if best[key] in (min(values), max(values))]
-        return cls([(setting, found["validation"]) for setting, found in pairs], result["test"], edges)
+        return cls(objective, [(setting, score) for setting, score, _ in found], test, edges)
 
     @property
     def best(self) -> Setting:
         return self.ranked[0][0]
 
-    @property
-    def word(self) -> str:
-        return headline(self.ranked[0][1]).word
-
     def to_dict(self) -> dict[str, Any]:
-        keys = [key for key in dict.fromkeys((self.word.lower(), "f1")) if key in self.ranked[0][1]]
+        known = self.ranked[0][1].to_dict()
+        keys = [key for key in dict.fromkeys((self.objective.key, "f1")) if key in known]
         rows = [
-            {"setting": _told(setting), **{f"validation_{key}": found[key] for key in keys}}
-            for setting, found in self.ranked
+            {"setting": _portable(setting), **{f"validation_{key}": getattr(score, key) for key in keys}}
+            for setting, score in self.ranked
         ]
-        tested = {f"test_{key}": (self.test or {}).get(key) for key in keys}
         return {
-            "criterion": self.word.lower(),
+            "criterion": self.objective.key,
             "rows": rows,
-            "best": _told(self.best),
+            "best": _portable(self.best),
             "at_edge": list(self.edges),
-            **tested,
+            **{f"test_{key}": getattr(self.test, key, None) for key in keys},
         }
 
 
-def _told(setting: Setting) -> Setting:
+def _portable(setting: Setting) -> Setting:
     """Without paths of the machine: it goes into a file that may be passed on."""
     return {key: placeless(value) for key, value in setting.items()}
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def headline(score: dict[str, Any]) -> Headline:
-    return Score.model_validate(score).headline
-
-
-def value_of(score: dict[str, Any]) -> float:
-    return headline(score).value or 0.0

@@ -12,6 +12,7 @@ from typing import Any
 from grandrounds.config.schema import Config, make_config
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.files import disk_error, write_whole
+from grandrounds.runs.results import METRICS, RESULT, Result, Round, read_result, read_rounds
 
 # All that a run leaves which ended before round 1: by a kill, or by a mistake in its config.
 BEGUN = (".lock", "vocabulary", "start.safetensors", "spool", "registrations.json", ".*.part")
@@ -21,7 +22,7 @@ class RunFolder:
     """A folder that one process at a time may write to."""
 
     def __init__(self, path: Path, config: Config, resume: bool) -> None:
-        self.path = path
+        self.path, self._planned = path, config.federation.rounds
         occupied = (path / "config.toml").exists()
         if path.exists() and not path.is_dir():
             raise GrandRoundsError(f"'{path}' is a file; choose a folder with --out")
@@ -75,35 +76,35 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
-    def result(self) -> dict[str, Any] | None:
-        """What a finished run found."""
-        path = self.path / "result.json"
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+    def finished(self) -> Result | None:
+        """The result, where all planned rounds have been run; a run may be prolonged."""
+        result = read_result(self.path) if (self.path / RESULT).exists() else None
+        return result if result and result.rounds_planned >= self._planned else None
 
-    def metrics(self) -> list[dict[str, Any]]:
-        path = self.path / "metrics.jsonl"
-        if not path.exists():
-            return []
-        whole = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a crash may have torn the last line
-        return [json.loads(line) for line in whole.splitlines()]
+    def rounds(self) -> list[Round]:
+        return read_rounds(self.path)[0]
 
     def rewind(self, round: int) -> None:
         """Forget the metrics of rounds after this one: they will be run again."""
-        kept = [json.dumps(line) + "\n" for line in self.metrics() if line["round"] <= round]
-        write_whole(self.path / "metrics.jsonl", "".join(kept).encode())
+        kept = [_line(past) for past in self.rounds() if past.round <= round]
+        write_whole(self.path / METRICS, "".join(kept).encode())
 
-    def add_metrics(self, line: dict[str, Any]) -> None:
+    def add_round(self, round: Round) -> None:
         try:
-            with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            with (self.path / METRICS).open("a", encoding="utf-8") as file:
+                file.write(_line(round))
         except OSError as error:
-            raise disk_error(error, self.path / "metrics.jsonl") from error
+            raise disk_error(error, self.path / METRICS) from error
 
-    def finish(self, result: dict[str, Any]) -> None:
-        write_whole(self.path / "result.json", (json.dumps(result, indent=1) + "\n").encode())
+    def finish(self, result: Result) -> None:
+        write_whole(self.path / RESULT, (json.dumps(result.to_dict(), indent=1) + "\n").encode())
 
     def close(self) -> None:
         self._lock.close()
+
+
+def _line(round: Round) -> str:
+    return json.dumps(round.to_dict()) + "\n"
 
 
 def _begun(item: Path) -> bool:

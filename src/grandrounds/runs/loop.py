@@ -16,10 +16,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 
 from grandrounds import __version__
 from grandrounds.config.schema import Config
-from grandrounds.errors import ConfigError
+from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Cohort, Registration
 from grandrounds.federation.coordinator import (
@@ -33,12 +34,15 @@ from grandrounds.federation.coordinator import (
 from grandrounds.federation.exchange import Transport
 from grandrounds.federation.learner import VALIDATION, Server, save_outcomes
 from grandrounds.federation.seeds import generator
+from grandrounds.metrics.score import Score
 from grandrounds.runs.card import model_card
 from grandrounds.runs.checkpoints import Checkpoints, Progress
 from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.provenance import provenance
+from grandrounds.runs.results import Result, Round
 from grandrounds.setup.server import ServerSetup
 from grandrounds.tasks.saved import save_model
+from grandrounds.tasks.task import Task
 
 COUNTED = ("steps", "examples", "server_steps", "server_examples", "bytes_up", "bytes_down")
 """What rounds add up to: the work of sites and server together, the server's part of it, and what travelled."""
@@ -51,7 +55,7 @@ class Watcher(Protocol):
     def started(self, setup: ServerSetup, rounds: int, done: int) -> None: ...
     def asking(self, round: int, sites: int) -> None: ...
     def answered(self, site: str) -> None: ...
-    def finished_round(self, metrics: Mapping[str, Any]) -> None: ...
+    def finished_round(self, round: Round) -> None: ...
 
 
 class Silent:
@@ -61,7 +65,7 @@ class Silent:
     def started(self, setup: ServerSetup, rounds: int, done: int) -> None: ...
     def asking(self, round: int, sites: int) -> None: ...
     def answered(self, site: str) -> None: ...
-    def finished_round(self, metrics: Mapping[str, Any]) -> None: ...
+    def finished_round(self, round: Round) -> None: ...
 
 
 class RoundLoop:
@@ -99,10 +103,11 @@ class RoundLoop:
             public=setup.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
         )
+        self.objective = setup.spec.task.objective
         self.progress = Progress()
         self.provenance = provenance()
 
-    def go(self) -> dict[str, Any]:
+    def go(self) -> Result:
         rounds = self.config.federation
         self._begin()
         self.watcher.started(self.setup, rounds.rounds, self.progress.round)
@@ -156,30 +161,34 @@ class RoundLoop:
         diagnostics = self._diagnose(answered, round) if abandoned is None else {}
         self.progress = replace(self.progress, round=round)
         last = round == self.config.federation.rounds
-        scores, better = {}, False
+        scores, better = dict[str, Score](), False
         if last or round % self.config.federation.evaluate_every == 0:
             scores = self._evaluate(round)
             better = self._judge(round, scores)
-        metrics = {
-            "round": round,
-            "sites": [site.site for site in chosen],
-            "replies": cohort.traffic.replies,
-            "lost": cohort.traffic.lost,
-            "abandoned": abandoned is not None,
-            "bytes_up": cohort.traffic.bytes_up,
-            "bytes_down": cohort.traffic.bytes_down,
-            **(cohort.traffic.work + self.server.work)._asdict(),
-            **{f"server_{what}": number for what, number in self.server.work._asdict().items()},
+        work = cohort.traffic.work + self.server.work
+        finished = Round(
+            round=round,
+            sites=tuple(site.site for site in chosen),
+            replies=cohort.traffic.replies,
+            lost=cohort.traffic.lost,
+            abandoned=abandoned is not None,
+            bytes_up=cohort.traffic.bytes_up,
+            bytes_down=cohort.traffic.bytes_down,
+            steps=work.steps,
+            examples=work.examples,
+            server_steps=self.server.work.steps,
+            server_examples=self.server.work.examples,
+            objective=self.objective,
             **scores,
             **({"diagnostics": diagnostics} if diagnostics else {}),
-        }
-        metrics["seconds"] = round_to(time.perf_counter() - began, 4)
+            seconds=round_to(time.perf_counter() - began, 4),
+        )
         # First the metrics: a resumed run forgets those after its checkpoint, and could not make up for missing ones.
-        self.folder.add_metrics(metrics)
+        self.folder.add_round(finished)
         self._keep_model()
         if last or better or round % self.config.federation.checkpoint_every == 0:
             self._checkpoint()
-        self.watcher.finished_round(metrics)
+        self.watcher.finished_round(finished)
 
     def _choose(self, round: int) -> list[Registration]:
         """m = max(C K, 1) sites at random (FedED, Algorithm 1), the same for the same seed and round."""
@@ -199,13 +208,13 @@ class RoundLoop:
             self.watcher.say(f"no diagnostics of round {round}: too few sites gave them")
             return {}
 
-    def _evaluate(self, round: int) -> dict[str, Any]:
+    def _evaluate(self, round: int) -> dict[str, Score]:
         wanted = [split for split in self.config.federation.evaluate_on if split in self.setup.scored]
         return self._scores(wanted, round)
 
-    def _scores(self, splits: Iterable[str], round: int) -> dict[str, Any]:
+    def _scores(self, splits: Iterable[str], round: int) -> dict[str, Score]:
         """A score a split; one that sites refuse to give is said and left out, for what was trained is still good."""
-        task, scores = self.setup.spec.task, {}
+        task, scores = self.setup.spec.task, dict[str, Score]()
         splits = sorted(splits, key=lambda split: split != VALIDATION)  # what is decided there holds for the others
         if VALIDATION not in splits and not self.algorithm.personal:
             self.server.calibrate()
@@ -216,22 +225,22 @@ class RoundLoop:
             except AbandonedError as problem:
                 self.watcher.say(f"no score on {split}: {problem}")
                 continue
-            scores[split] = summary({who: task.score(counts) for who, counts in counted.items()})
+            scores[split] = _checked(task, summary({who: task.score(counts) for who, counts in counted.items()}))
         return scores
 
-    def _judge(self, round: int, scores: Mapping[str, Any]) -> bool:
+    def _judge(self, round: int, scores: Mapping[str, Score]) -> bool:
         """Whether this is the best round so far by validation; the test set has no say."""
-        if "validation" not in scores:
+        if VALIDATION not in scores:
             return False
-        f1 = scores["validation"][self.setup.spec.task.criterion]
-        better = self.progress.best_round is None or f1 > self.progress.best_f1
+        value = scores[VALIDATION].value(self.objective)
+        better = self.progress.best_round is None or self.objective.better(value, self.progress.best)
         self.progress = replace(
             self.progress,
             best_round=round if better else self.progress.best_round,
-            best_f1=f1 if better else self.progress.best_f1,
+            best=value if better else self.progress.best,
             stale=0 if better else self.progress.stale + 1,
         )
-        return bool(better)
+        return better
 
     def _patience_lost(self) -> bool:
         patience = self.config.federation.early_stopping
@@ -239,8 +248,9 @@ class RoundLoop:
 
     def _target_reached(self) -> bool:
         target = self.config.federation.stop_at_f1
-        history = self.folder.metrics() if target else []
-        return bool(history) and history[-1].get("test", {}).get("f1", 0.0) >= target
+        history = self.folder.rounds() if target else []
+        test = history[-1].test if history else None
+        return test is not None and (test.f1 or 0.0) >= target
 
     def _checkpoint(self) -> None:
         self.transport.flush()
@@ -260,7 +270,7 @@ class RoundLoop:
             self.server.restore(state)
             self.ledger.versions = dict(best.versions)
 
-    def _conclude(self) -> dict[str, Any]:
+    def _conclude(self) -> Result:
         last, self.server.outcomes = self.progress.round, {}
         scores = self._scores((split for split in ("validation", "test") if split in self.setup.scored), last)
         result = self._result(scores)
@@ -269,9 +279,9 @@ class RoundLoop:
             self.algorithm.finish(self.server, everyone)
             everyone.finish()
         else:
-            self._save(self.folder.path / "model", model_card(self.config, result))
+            self._save(self.folder.path / "model", model_card(result))
             save_outcomes(self.server, self.folder.path)
-        result["audit_head"] = self.audit.head  # saving models was logged too
+        result = result.model_copy(update={"audit_head": self.audit.head})  # saving models was logged too
         self.folder.finish(result)
         self.audit.close()
         return result
@@ -285,32 +295,47 @@ class RoundLoop:
         spec = self.setup.spec
         save_model(folder, spec.task, spec.encoder, self.server.model, card)
 
-    def _result(self, scores: Mapping[str, Any]) -> dict[str, Any]:
-        history = self.folder.metrics()
-        asked = sum(len(line["sites"]) for line in history)
-        return {
-            "grandrounds": __version__,
-            "task": self.setup.spec.task.name,
-            "algorithm": self.algorithm.name,
-            "encoder": Path(self.config.model.encoder).name,
-            "seed": self.config.seed,
-            "rounds": self.progress.round,
-            "rounds_planned": self.config.federation.rounds,
-            "best_round": self.progress.best_round,
-            "selected_by": "validation" if self.progress.best_round is not None else "last round",
-            "test": scores.get("test"),
-            "validation": scores.get("validation"),
-            "seconds": round_to(sum(line["seconds"] for line in history), 3),
-            **{what: sum(line[what] for line in history) for what in COUNTED},
-            "bytes_up_per_site_round": round_to(sum(line["bytes_up"] for line in history) / asked, 1),
-            "bytes_down_per_site_round": round_to(sum(line["bytes_down"] for line in history) / asked, 1),
-            "peak_memory_mb": peak_memory_mb(),
-            "sites": [row.to_dict() for row in self.setup.table],
-            "left_out": list(self.setup.left_out),
-            "notes": dict(self.setup.notes),
-            "audit_head": self.audit.head,
+    def _result(self, scores: Mapping[str, Score]) -> Result:
+        history, best = self.folder.rounds(), self.progress.best_round
+        asked = sum(len(round.sites) for round in history)
+        totals = {what: sum(getattr(round, what) for round in history) for what in COUNTED}
+        return Result(
+            grandrounds=__version__,
+            task=self.setup.spec.task.name,
+            algorithm=self.algorithm.name,
+            encoder=Path(self.config.model.encoder).name,
+            seed=self.config.seed,
+            rounds=self.progress.round,
+            rounds_planned=self.config.federation.rounds,
+            best_round=best,
+            selected_by="last round" if best is None else VALIDATION,
+            objective=self.objective,
+            test=scores.get("test"),
+            validation=scores.get(VALIDATION),
+            seconds=round_to(sum(round.seconds for round in history), 3),
+            **totals,
+            bytes_up_per_site_round=round_to(totals["bytes_up"] / asked, 1),
+            bytes_down_per_site_round=round_to(totals["bytes_down"] / asked, 1),
+            peak_memory_mb=peak_memory_mb(),
+            sites=tuple(self.setup.table),
+            left_out=tuple(self.setup.left_out),
+            warnings=dict(self.setup.notes),
+            audit_head=self.audit.head,
             **self.provenance,
-        }
+        )
+
+
+def _checked(task: Task, figures: Mapping[str, Any]) -> Score:
+    """The figures as a score; a task of one's own may have given others."""
+    try:
+        score = Score.model_validate(figures)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise GrandRoundsError(f"the score of the task '{task.name}': {place}: {first['msg']}") from error
+    if score.value(task.objective) is None:
+        raise GrandRoundsError(f"the score of the task '{task.name}' has no '{task.objective.key}', its objective")
+    return score
 
 
 def summary(scores: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from grandrounds.federation.exchange import Transport
 from grandrounds.federation.runner import SiteRunner
 from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.loop import RoundLoop, Silent, Watcher
+from grandrounds.runs.results import Result
 from grandrounds.simulation.in_process import InProcess
 from grandrounds.simulation.prepare import Simulation, prepare
 from grandrounds.simulation.workers import Workers
@@ -24,7 +25,7 @@ def run(
     data: str | Path | None = None,
     resume: bool = False,
     watcher: Watcher | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """Run a config (a TOML file, or its content) in the folder `out`; the result is what `result.json` holds."""
     if isinstance(config, Config):
         made, base = config, Path()
@@ -41,14 +42,14 @@ def run(
 
 def run_config(
     config: Config, base: Path, out: Path, *, resume: bool = False, watcher: Watcher | None = None
-) -> dict[str, Any]:
+) -> Result:
     """Run an experiment to its end, or on to its end, and give its result."""
     watcher = watcher or Silent()
     folder = RunFolder(out, config, resume)
     try:
-        if folder.result is not None and folder.result["rounds_planned"] >= config.federation.rounds:
+        if (finished := folder.finished) is not None:
             watcher.say(f"this run is already finished: {out}")
-            return folder.result
+            return finished
         simulation = prepare(config, base, out)
         folder.claim(config)
         transport = _transport(config, base, out, simulation)

@@ -15,6 +15,7 @@ from grandrounds import subprocesses
 from grandrounds.config.schema import Config, make_config
 from grandrounds.errors import GrandRoundsError
 from grandrounds.runs.loop import Silent
+from grandrounds.runs.results import METRICS, Result, read_result
 from grandrounds.simulation.run import run_config
 
 
@@ -27,7 +28,7 @@ class Arm:
     folder: Path
 
     def rounds_done(self) -> int:
-        path = self.folder / "metrics.jsonl"
+        path = self.folder / METRICS
         return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
@@ -57,11 +58,11 @@ def run_arms(
     watch: Callable[[Sequence[Arm]], None],
     poll: float = 0.3,
     reuse: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[Result]:
     """The arms' results, in their order; an arm that fails stops the rest, and what is done stays done.
 
     A process runs one arm. With `reuse` it takes the next one when it is done: for many short runs, since a start takes
-    seconds; the peak memory that they tell is then that of all before them.
+    seconds; the peak memory that they report is then that of all before them.
     """
     waiting, busy, idle = list(reversed(arms)), list[_Worker](), list[_Worker]()
     try:
@@ -84,7 +85,7 @@ def run_arms(
     finally:
         for worker in (*busy, *idle):
             worker.process.terminate()
-    return [dict(json.loads((arm.folder / "result.json").read_text(encoding="utf-8"))) for arm in arms]
+    return [read_result(arm.folder) for arm in arms]
 
 
 class _Worker:

@@ -25,6 +25,7 @@ from grandrounds.data.documents import Document, Relation, Span, owned
 from grandrounds.errors import DataError
 from grandrounds.metrics.outcomes import Outcomes, digest_of
 from grandrounds.metrics.ranking import DECIDED, ranking_curve, thinned
+from grandrounds.metrics.score import AUC, Objective
 from grandrounds.models.bag_attention import (
     Method,
     attended,
@@ -79,7 +80,7 @@ class DistantRE(Task):
     unit: ClassVar[str] = "example"
     whole: ClassVar[str] = "pair"  # else a model is tested on what it was told
     markers: ClassVar[Sequence[str]] = MARKERS
-    criterion: ClassVar[str] = "auc"
+    objective: ClassVar[Objective] = AUC
     bagged: ClassVar[bool] = True
     one_class: ClassVar[bool] = False  # a pair may have several relations, and a bag has one label for all its rows
     Options: ClassVar[type[DistantREOptions]] = DistantREOptions

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from grandrounds.data.clinical import clinical_sentences
 from grandrounds.data.documents import Document, Span
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
+from grandrounds.metrics.score import LOSS, Objective
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.masked_language import MaskedLanguage
 from grandrounds.tasks.language_features import LanguageFeatures, LanguageRows, Specials, pack
@@ -82,7 +83,7 @@ class MaskedLM(Task):
     name: ClassVar[str] = "masked_lm"
     unit: ClassVar[str] = "document"
     one_class: ClassVar[bool] = False
-    criterion: ClassVar[str] = "log_likelihood"
+    objective: ClassVar[Objective] = LOSS
     finds: ClassVar[str] = "nothing"
     Options: ClassVar[type[MaskedLMOptions]] = MaskedLMOptions
     options: MaskedLMOptions

@@ -18,6 +18,7 @@ from grandrounds.data.documents import Document
 from grandrounds.data.partition import Unit
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.outcomes import Outcomes
+from grandrounds.metrics.score import F1, Objective
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.batching import places_of, predict_probabilities
 
@@ -91,8 +92,8 @@ class Task(ABC):
     """Whether sites may have label sets of their own, where an algorithm lets them."""
     label_parts: ClassVar[Sequence[str]] = ("head",)
     """The model's parts that a label set shapes."""
-    criterion: ClassVar[str] = "f1"
-    """The score by which the best round is chosen on validation data."""
+    objective: ClassVar[Objective] = F1
+    """What its models are judged by, and the best round is chosen by on validation data: F1, AUC or LOSS."""
     bagged: ClassVar[bool] = False
     """Whether facts have bags of sentences, of which some may be chosen."""
     calibrates: ClassVar[bool] = False
