@@ -3,8 +3,9 @@
     python -m experiments.evidence --data DIR --encoder MINILM --runs RUNS               # all, in order
     python -m experiments.evidence --data DIR --encoder MINILM --runs RUNS demo gids-c1  # these, in this order
 
-What has ended is not run again, and what was interrupted goes on. The JSON of a command that ended is RUNS/results/NAME.json;
-copied to docs/results, it is what `make tables` reads. A command that fails is named, and the next one starts.
+What has ended is not run again, and what was interrupted goes on. The JSON of a command that ended is
+RUNS/results/NAME.json; copied to docs/results, it is what `make tables` reads. A command that fails is named, and
+the next one starts.
 """
 
 from __future__ import annotations

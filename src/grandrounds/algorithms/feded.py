@@ -8,7 +8,6 @@ Eq. 3  Site.train        Eq. 4  soften        Eq. 5  mean_vote, counted_vote, av
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import log
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -62,9 +61,9 @@ class FedED(Algorithm):
     the shares of the votes."""
     download: Literal["parameters", "predictions"] = "parameters"
     """What sites get: the student, or the ensemble's last average, which they distil into models of their own."""
-    vote: Literal["equal", "counts", "confidence"] = "equal"
-    """A site's say: equal (or as federation.weight_by has it), by class as it has seen examples of it, its bias taken
-    out, or by sentence as it is sure."""
+    vote: Literal["equal", "counts"] = "equal"
+    """A site's weight: equal (or as federation.weight_by says), or by class, from how many examples of it the site has
+    seen, with its bias towards common classes removed."""
     average_robust: Literal["off", "median", "trimmed"] = "off"
     """Over sites, all alike, for each sentence and class, so that a few can't mislead the rest."""
     trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
@@ -99,7 +98,7 @@ class FedED(Algorithm):
             z = counted_vote((answers(r.payload, "log_probabilities"), _told(r, seen)) for r in replies)
             z = z if self._form == "log_probabilities" else z.exp()
         elif self.average_robust == "off":
-            z = mean_vote((answers(r.payload, self._form), self._say(r)) for r in replies)
+            z = mean_vote((answers(r.payload, self._form), torch.tensor([r.weight])) for r in replies)
         else:
             share = self.trim if self.average_robust == "trimmed" else 0.5
             z = average_robust([answers(r.payload, self._form).clone() for r in replies], share)
@@ -158,11 +157,6 @@ class FedED(Algorithm):
         student = self.temperature if self.tempered_student else 1.0
         weight = self.weight if hard_labels else 1.0
         return distillation(soften(z, self.temperature), student, weight)
-
-    def _say(self, reply: Reply[Predictions] | Reply[PredictedLabels]) -> Tensor:
-        if self.vote == "confidence":
-            return reply.weight * confidence(answers(reply.payload, "probabilities"))
-        return torch.tensor([reply.weight])
 
 
 def answers(payload: Predictions | PredictedLabels, form: Form) -> Tensor:
@@ -249,9 +243,3 @@ def _told(reply: Reply[Predictions] | Reply[PredictedLabels], seen: Mapping[str,
     """Who won't tell counts as having seen a little of every class."""
     classes = len(reply.site.labels)
     return seen[reply.site.site].values if reply.site.site in seen else torch.full((classes,), 20)
-
-
-def confidence(p: Tensor) -> Tensor:
-    """A say for each sentence, [rows, 1]: 1 - H(p) / log C, from 0 for a uniform answer to 1 for a certain one."""
-    entropy = -torch.xlogy(p, p).sum(dim=1, keepdim=True)
-    return 1 - entropy / log(p.shape[1])

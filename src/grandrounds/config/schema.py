@@ -34,7 +34,7 @@ from grandrounds.registry import FORMATS, TASKS, load_modules
 from grandrounds.tasks.task import Task
 
 Paths = str | list[str]
-SHAPES = ("layers", "width", "heads", "pieces", "dropout", "positions", "attention")
+SHAPES = ("layers", "width", "heads", "pieces", "dropout")
 """Options of [model] that are of the encoder `new`, and the first of a pretrained one, too."""
 
 
@@ -111,18 +111,13 @@ class Model(Section):
     layers: int | None = Field(None, ge=1)
     """Of the encoder `new`, by default 4; of a pretrained one the first so many, by default all."""
     width: int | None = Field(None, ge=8)
-    """Of the encoder `new`, as are the next five; by default 256."""
+    """Of the encoder `new`, as are the next three; by default 256."""
     heads: int | None = Field(None, ge=1)
     """By default one for 64 of the width."""
     pieces: int | None = Field(None, ge=100)
     """How many word pieces it learns from public text; by default 8000."""
     dropout: float | None = Field(None, ge=0, lt=1)
     """By default 0.1, as BERT's."""
-    positions: Literal["random", "sinusoidal"] | None = None
-    """What its embeddings of positions begin as, before they are learnt; by default random, as BERT's."""
-    attention: Literal["random", "beside"] | None = None
-    """Where its heads look before they have learnt: by default anywhere, as BERT's, or at the words beside, in the
-    first half of its layers."""
     warm_up: int = Field(0, ge=0)
     """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
     gives for nothing, `tiny` has to learn."""

@@ -10,10 +10,10 @@ import copy
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -34,7 +34,6 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import logging as transformers_logging
 
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.models.beginnings import LEAST_ROOM, look_beside, room_for_places, sinusoids
 from grandrounds.models.lora import Lora
 from grandrounds.models.word_pieces import SPECIAL, read_pieces, without_capitals
 from grandrounds.models.words import (
@@ -72,24 +71,10 @@ class Size:
     pieces: int
     """At most so many word pieces are learnt, where they don't come from a file."""
     dropout: float
-    positions: Literal["random", "sinusoidal"] = "random"
-    """What the embeddings of positions begin as; they are learnt all the same."""
-    attention: Literal["random", "beside"] = "random"
-    """Where heads look to begin with: anywhere, or at the words beside."""
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
             raise ConfigError(f"model.width is {self.width}, which {self.heads} heads can't share; set model.heads")
-        if self.attention != "beside":
-            return
-        if self.positions != "sinusoidal":
-            raise ConfigError("model.attention = 'beside' finds neighbours by model.positions = 'sinusoidal': set both")
-        if room_for_places(self.width, self.heads) < LEAST_ROOM:
-            raise ConfigError(
-                f"model.attention = 'beside' needs heads of at least {LEAST_ROOM} numbers and a width of "
-                f"{4 * LEAST_ROOM}, to tell places apart; with model.width = {self.width} and {self.heads} heads there "
-                "are fewer"
-            )
 
 
 @dataclass(frozen=True)
@@ -149,8 +134,6 @@ class Encoder:
             hidden_dropout_prob=size.dropout,
             attention_probs_dropout_prob=size.dropout,
         )
-        # These stay with the config where it is saved.
-        config.first_positions, config.first_attention = size.positions, size.attention
         tokenizer.model_max_length = config.max_position_embeddings
         return cls("new", tokenizer, config, None)
 
@@ -217,7 +200,7 @@ class Encoder:
     def build(self) -> nn.Module:
         """The network, with room for every word piece of the tokenizer."""
         if self.weights is None:
-            model: nn.Module = self.drawn(AutoModel.from_config)
+            model: nn.Module = AutoModel.from_config(copy.deepcopy(self.config))
         else:
             model, _ = self.pretrained(AutoModel, may_lack=("pooler",))
         # Random new rows: the default, a draw around the mean of 30,000 old ones, takes seconds and no better.
@@ -228,17 +211,6 @@ class Encoder:
         if self.vectors is not None:
             fill_vectors(model.embeddings.weight, self.tokenizer, self.vectors)  # type: ignore[arg-type, union-attr]
         return model if self.lora is None else self.lora.put_into(model, self.name)
-
-    def drawn(self, make: Callable[[Any], Any]) -> Any:
-        """What transformers makes of the config, from scratch."""
-        model = make(copy.deepcopy(self.config))
-        if getattr(self.config, "first_positions", "random") == "sinusoidal":
-            positions = model.base_model.embeddings.position_embeddings.weight
-            with torch.no_grad():
-                positions.copy_(sinusoids(*positions.shape) * self.config.initializer_range)
-        if getattr(self.config, "first_attention", "random") == "beside":
-            look_beside(model.base_model)
-        return model
 
     def pretrained(self, kind: Any, may_lack: tuple[str, ...]) -> tuple[Any, frozenset[str]]:
         """Such a network of transformers with the weights, and the names of those that it lacked and that are new; only

@@ -230,8 +230,7 @@ def _size(model: Model) -> Size:
     width = model.width or 256
     heads = model.heads or max(width // 64, 1)
     dropout = 0.1 if model.dropout is None else model.dropout
-    begun = (model.positions or "random", model.attention or "random")
-    return Size(model.layers or 4, width, heads, model.pieces or 8000, dropout, *begun)
+    return Size(model.layers or 4, width, heads, model.pieces or 8000, dropout)
 
 
 def _file_of_pieces(model: Model, base: Path, folder: Path) -> Path | None:
