@@ -36,7 +36,7 @@ def test_each_family_trains_every_part_of_its_encoder_that_a_pair_reads(
     trained = [name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0]
     assert len([name for name in trained if "layer.0" in name]) >= 10
     assert any("word_embeddings" in name for name in trained)
-    assert task.logits(model, batch).shape == (8, 3)
+    assert task.outputs(model, batch).shape == (8, 3)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

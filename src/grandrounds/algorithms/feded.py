@@ -33,6 +33,7 @@ from grandrounds.errors import ConfigError
 from grandrounds.federation.learner import Loss
 from grandrounds.federation.payloads import Compression
 from grandrounds.federation.quantize import Form
+from grandrounds.tasks.abilities import SingleLabel
 from grandrounds.tasks.task import NO_CLASS
 
 Replies = Iterator[Reply[Predictions]] | Iterator[Reply[PredictedLabels]]
@@ -41,6 +42,7 @@ LAST = "ensemble"  # the server's memory of its last average
 
 @algorithm("feded")
 class FedED(Algorithm):
+    needs: ClassVar[Sequence[type]] = (SingleLabel,)
     public_at_sites: ClassVar[bool] = True
     weight_by: ClassVar[str] = "uniform"  # the 1/|J| of Eq. 5
     trains_server: ClassVar[bool] = True

@@ -1,13 +1,13 @@
 """FedLCC (2024, Algorithm 1): federated averaging whose sites are drawn to the localized contexts that the server's
 model sees, and away from those that their own model saw a round ago.
 
-Eq. 5  Reading.context        Eq. 12  contrast        Eq. 13  FedLCC.train        Eq. 14  mean, uniform
+Eq. 5  Localized.localized_context        Eq. 12  contrast        Eq. 13  FedLCC.train        Eq. 14  mean, uniform
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -19,7 +19,8 @@ from torch.nn import functional as F
 from grandrounds import Cohort, Parameters, Scores, Server, Site, TensorState, algorithm, on_site
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.federation.learner import Loss
-from grandrounds.tasks.task import Reading
+from grandrounds.tasks.abilities import Bagged, Localized
+from grandrounds.tasks.task import Reading, Task
 
 PREVIOUS, SEEN = "previous model", "contrast of the last training"
 
@@ -27,7 +28,7 @@ PREVIOUS, SEEN = "previous model", "contrast of the last training"
 @algorithm("fedlcc")
 class FedLCC(FedAvg):
     weight_by: ClassVar[str] = "uniform"  # Eq. 14
-    needs_context: ClassVar[bool] = True
+    needs: ClassVar[Sequence[type]] = (Localized,)
 
     mu: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
     """The weight of the contrast; 0 is `fedavg` with weight_by = "uniform"."""
@@ -70,16 +71,16 @@ class FedLCC(FedAvg):
         site.recall(PREVIOUS, previous)
 
         def view(model: nn.Module, batch: Any) -> Tensor:
-            return self.viewed(task.read(model, batch))
+            return self.viewed(task, task.read(model, batch))
 
         nets = (site.frozen(), previous)
-        seen = [] if task.bagged else [site.infer("train", view, net) for net in nets]
+        seen = [] if isinstance(task, Bagged) else [site.infer("train", view, net) for net in nets]
         second_pass = not self.context_dropout and drops_out(site.model)
         undropped = without_dropout(site.model) if second_pass else None
 
         def loss(model: nn.Module, batch: Any) -> Tensor:
             reading = task.read(model, batch)
-            here = self.viewed(reading) if undropped is None else view(undropped, batch)
+            here = self.viewed(task, reading) if undropped is None else view(undropped, batch)
             with torch.no_grad():
                 frozen = [rows.at(batch.index) for rows in seen] or [view(net, batch) for net in nets]
             there, before = (one.to(here.device) for one in frozen)
@@ -92,10 +93,10 @@ class FedLCC(FedAvg):
 
         return loss
 
-    def viewed(self, reading: Reading) -> Tensor:
+    def viewed(self, task: Task, reading: Reading) -> Tensor:
         """What is contrasted, [pairs, width]: L of Eq. 12."""
-        assert reading.context is not None  # by needs_context
-        return reading.context
+        assert isinstance(task, Localized)  # by needs
+        return task.localized_context(reading)
 
 
 def contrast(here: Tensor, there: Tensor, before: Tensor, temperature: float) -> Tensor:

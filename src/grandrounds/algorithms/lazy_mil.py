@@ -12,7 +12,7 @@ server can compare sites, but a level would tell it the relation.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import ClassVar, Literal
 
@@ -35,6 +35,7 @@ from grandrounds import (
     on_site,
 )
 from grandrounds.federation.payloads import DIGEST_BYTES
+from grandrounds.tasks.abilities import Bagged
 from grandrounds.tasks.task import NONE
 
 GLOBAL, BEST = "global model", "best sentences"
@@ -43,7 +44,7 @@ GLOBAL, BEST = "global model", "best sentences"
 @algorithm("lazy_mil")
 class LazyMIL(Algorithm):
     needs_secret: ClassVar[bool] = True
-    needs_bags: ClassVar[bool] = True
+    needs: ClassVar[Sequence[type]] = (Bagged,)
     weight_by: ClassVar[str] = "uniform"  # Eq. 5
 
     na: Literal["agree", "own"] = "agree"
@@ -83,7 +84,9 @@ class LazyMIL(Algorithm):
         if self.choose == "random":
             draw = site.seeded("choice", site.secret.hex())
             return torch.rand(sum(len(rows) for _, rows in site.facts("train")), generator=draw).numpy()
-        return site.infer("train", site.spec.task.confidence).values[:, 0].numpy()
+        task = site.spec.task
+        assert isinstance(task, Bagged)  # by needs
+        return site.infer("train", task.confidence).values[:, 0].numpy()
 
     @on_site
     def train(self, site: Site, selection: Selection) -> Parameters:

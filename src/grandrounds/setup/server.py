@@ -35,6 +35,7 @@ from grandrounds.models.word_pieces import (
     write_pieces,
     write_words,
 )
+from grandrounds.tasks.abilities import SingleLabel
 from grandrounds.tasks.masked_lm import MaskedLM
 from grandrounds.tasks.task import Example, Features, Task
 
@@ -102,6 +103,7 @@ def strip(task: Task, examples: Sequence[Example], served: Mapping[str, Sequence
     hidden = frozenset(served.get(UNLABELLED, ()))
     if not hidden:
         return examples
+    assert isinstance(task, SingleLabel)  # the config refuses data.unlabelled for other tasks
     return [task.without_label(example) if row in hidden else example for row, example in enumerate(examples)]
 
 

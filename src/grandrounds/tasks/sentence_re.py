@@ -25,6 +25,7 @@ from grandrounds.metrics.relation_f1 import relation_counts, relation_score
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair, SentenceOnly
 from grandrounds.models.ranking_cnn import RankingCNN, ranking_loss
+from grandrounds.tasks.abilities import PrivateParts, SingleLabel
 from grandrounds.tasks.task import (
     NO_CLASS,
     NO_LABEL,
@@ -32,8 +33,8 @@ from grandrounds.tasks.task import (
     Batch,
     Counts,
     Example,
+    ExtractionTask,
     Reading,
-    Task,
     check_relations,
 )
 
@@ -75,7 +76,7 @@ class PairExample(Example):
     """The corpus came with the mentions already replaced."""
 
 
-class SentenceRE(Task):
+class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
     name: ClassVar[str] = "sentence_re"
     unit: ClassVar[str] = "sentence"
     markers: ClassVar[Sequence[str]] = MARKERS
@@ -87,6 +88,10 @@ class SentenceRE(Task):
         self._labels = (NONE, *labels)
         self.pairs = frozenset(pairs)
         self._ids = {label: i for i, label in enumerate(self._labels)}
+
+    @classmethod
+    def private_parts(cls, options: SentenceREOptions, encoder: str) -> Mapping[str, Sequence[str]]:
+        return {"default": ("head",), "nothing": ()}
 
     @classmethod
     def of(cls, options: SentenceREOptions, documents: Iterable[Document]) -> Self:
@@ -188,6 +193,9 @@ class SentenceRE(Task):
     def without_answers(self, document: Document) -> Document:
         return replace(document, relations=())
 
+    def without_label(self, example: PairExample) -> PairExample:
+        return replace(example, label=NO_LABEL)
+
     # From examples to numbers
 
     def text(self, example: PairExample) -> str:
@@ -259,15 +267,15 @@ class SentenceRE(Task):
         criterion = ranking_loss if self.options.head == "ranking_cnn" else F.cross_entropy
         return criterion(reading.logits, batch.labels)
 
-    def logits(self, model: nn.Module, batch: PairRows) -> Tensor:
+    def outputs(self, model: nn.Module, batch: PairRows) -> Tensor:
         logits: Tensor = model(batch)
         return logits
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.softmax(dim=1)
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(dim=1)
 
-    def counts(self, logits: NDArray[np.float32], features: PairFeatures, rows: NDArray[np.int64]) -> Counts:
-        return relation_counts(features.labels[rows], logits.argmax(axis=1), self._labels)
+    def counts(self, outputs: NDArray[np.float32], features: PairFeatures, rows: NDArray[np.int64]) -> Counts:
+        return relation_counts(features.labels[rows], outputs.argmax(axis=1), self._labels)
 
     def score(self, counts: Counts) -> dict[str, Any]:
         return relation_score(counts, self._labels)
