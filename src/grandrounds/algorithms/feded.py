@@ -51,7 +51,7 @@ class FedED(Algorithm):
     average: Literal["probabilities", "logits"] = "logits"
     """What Eq. 5 averages: p as it is printed, or logits as the text says (log p: the same under softmax)."""
     temperature: Annotated[float, Field(gt=0)] = 4.0
-    """The public set is labelled and soon known by heart: at 1 the teacher repeats its labels, at 4 it says more."""
+    """The public set is labelled and soon memorised: at 1 the teacher only repeats its labels, at 4 it says more."""
     weight: Annotated[float, Field(ge=0, le=1)] | None = None
     """Of the teacher against the labels, (1 - w) CE + w KL; by default CE + KL as in Eq. 6."""
     tempered_student: bool = True
@@ -59,15 +59,15 @@ class FedED(Algorithm):
     not."""
     hard_labels: bool = True
     upload: Literal["predictions", "labels"] = "predictions"
-    """What sites send: a distribution over the classes for each sentence, or a class alone, of which the server takes
-    the shares of the votes."""
+    """What sites send for each sentence: a distribution over the classes, or one class, which the server counts as a
+    vote."""
     download: Literal["parameters", "predictions"] = "parameters"
-    """What sites get: the student, or the ensemble's last average, which they distil into models of their own."""
+    """What sites receive: the student, or the ensemble's last average, which they distil into models of their own."""
     vote: Literal["equal", "counts"] = "equal"
     """A site's weight: equal (or as federation.weight_by says), or by class, from how many examples of it the site has
     seen, with its bias towards common classes removed."""
     average_robust: Literal["off", "median", "trimmed"] = "off"
-    """Over sites, all alike, for each sentence and class, so that a few can't mislead the rest."""
+    """A median or trimmed mean over sites for each sentence and class, so that a few sites can't mislead the rest."""
     trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
     """The share of sites that a trimmed mean leaves out at each end."""
 
@@ -97,7 +97,7 @@ class FedED(Algorithm):
         last = server.tensors(LAST)
         replies = self._ask(server, cohort, last)
         if self.vote == "counts":
-            z = counted_vote((answers(r.payload, "log_probabilities"), _told(r, seen)) for r in replies)
+            z = counted_vote((answers(r.payload, "log_probabilities"), _counts_of(r, seen)) for r in replies)
             z = z if self._form == "log_probabilities" else z.exp()
         elif self.average_robust == "off":
             z = mean_vote((answers(r.payload, self._form), torch.tensor([r.weight])) for r in replies)
@@ -189,8 +189,8 @@ def average_robust(votes: Sequence[Tensor], trim: float) -> Tensor:
 
 
 def on_simplex(z: Tensor, form: Form) -> Tensor:
-    """An average entry by entry need not sum to one; where nothing is left of it, as of the median of three sites that
-    are sure of three classes, nothing is known."""
+    """Normalise: an average entry by entry need not sum to one. Where all entries are zero, as in the median of three
+    sites that are certain of three different classes, the result is uniform."""
     if form == "log_probabilities":
         return z.log_softmax(dim=1)
     total = z.sum(dim=1, keepdim=True)
@@ -241,7 +241,7 @@ def class_say(counts: Tensor) -> Tensor:
     return counts.double() / (counts.double() + 20)
 
 
-def _told(reply: Reply[Predictions] | Reply[PredictedLabels], seen: Mapping[str, LabelCounts]) -> Tensor:
-    """Who won't tell counts as having seen a little of every class."""
+def _counts_of(reply: Reply[Predictions] | Reply[PredictedLabels], seen: Mapping[str, LabelCounts]) -> Tensor:
+    """The site's label counts; a site that refused to send them counts as having seen a little of every class."""
     classes = len(reply.site.labels)
     return seen[reply.site.site].values if reply.site.site in seen else torch.full((classes,), 20)

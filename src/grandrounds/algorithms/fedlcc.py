@@ -38,7 +38,7 @@ class FedLCC(FedAvg):
     """Whether the local context of Eq. 12 comes from the pass that the task's loss is of, with its dropout, as in the
     paper; False: from a second pass without dropout, as those of the two frozen networks do."""
     diagnostics: bool = False
-    """Whether sites tell after each round what the contrast was in their training: one more exchange of `scores`."""
+    """Whether sites report after each round what the contrast was in their training: one more exchange of `scores`."""
 
     @on_site
     def train(self, site: Site, parameters: Parameters) -> Parameters:
@@ -54,17 +54,17 @@ class FedLCC(FedAvg):
     def diagnose(self, server: Server, cohort: Cohort) -> Mapping[str, float]:
         if not self.diagnostics:
             return {}
-        told = [reply.payload.values for reply in cohort.ask(self.tell)]
-        return means({name: sum(values.get(name, 0.0) for values in told) for name in asdict(Tally())})
+        reported = [reply.payload.values for reply in cohort.ask(self.report)]
+        return means({name: sum(values.get(name, 0.0) for values in reported) for name in asdict(Tally())})
 
     @on_site
-    def tell(self, site: Site) -> Scores:
+    def report(self, site: Site) -> Scores:
         return Scores(Tally.recalled(site))
 
     def contrasted(self, site: Site, tally: Tally | None = None) -> Loss | None:
-        """Eq. 13. Both frozen nets look at the site's data once, whatever the number of epochs (but at bags, which only
-        training makes, with each batch); in a site's first round there is no previous one, and the loss is the task's.
-        """
+        """Eq. 13. Both frozen networks read the site's data once, whatever the number of epochs; bags exist only in
+        training batches, so there they read every batch. In a site's first round there is no previous model, and the
+        loss is the task's."""
         if not self.mu or not site.holds(PREVIOUS):
             return None
         task, previous = site.spec.task, site.frozen()
@@ -171,14 +171,14 @@ def means(sums: Mapping[str, float]) -> dict[str, float]:
 
 
 def gradient_norm(model: nn.Module, loss: Tensor) -> float:
-    """Of the loss with respect to all that is trained; the graph is kept, and so are gradients that are there."""
+    """Norm of the loss's gradient over all trained parameters; keeps the graph and existing gradients."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     found = torch.autograd.grad(loss, trained, retain_graph=True, allow_unused=True)
     return nn.utils.get_total_norm([gradient for gradient in found if gradient is not None]).item()
 
 
 def drops_out(model: nn.Module) -> bool:
-    """Whether anything in the model drops out, as a module or as a number that a module has."""
+    """Whether the model has any dropout, as a module or as a rate on a module."""
     dropouts = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
     return any(
         isinstance(value, float) and value > 0
@@ -189,7 +189,7 @@ def drops_out(model: nn.Module) -> bool:
 
 
 def without_dropout(model: nn.Module) -> nn.Module:
-    """A second network in eval mode on the same parameters. (One that is switched to and fro would drop out when what
-    it read in parts is computed again for the gradient.)"""
+    """A second network in eval mode on the same parameters. (Switching one network between modes would apply dropout
+    when checkpointed parts are computed again for the gradient.)"""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     return copy.deepcopy(model, shared).eval()

@@ -69,7 +69,7 @@ class Size:
     width: int
     heads: int
     pieces: int
-    """At most so many word pieces are learnt, where they don't come from a file."""
+    """The most word pieces to learn, unless they come from a file."""
     dropout: float
 
     def __post_init__(self) -> None:
@@ -85,14 +85,14 @@ class Encoder:
     tokenizer: Any
     config: Any
     weights: str | None
-    """Where pretrained weights lie; None: built from the config alone."""
+    """Where the pretrained weights are; None: built from the config alone."""
     vectors: Path | None = None
-    """A file of word vectors to begin with, for `words`."""
+    """A file of initial word vectors, for `words`."""
     lora: Lora | None = None
-    """Adapters, of which alone gradients are taken."""
+    """Adapters; if set, only they are trained."""
     usage: Tensor | None = field(default=None, compare=False)
-    """How often each word piece was counted, where sites or public text told: what a new head of masked_lm guesses by
-    before it has learnt more."""
+    """How often each word piece occurs, as counted by sites or in public text: a new masked_lm head starts from these
+    frequencies."""
 
     @classmethod
     def find(
@@ -161,8 +161,8 @@ class Encoder:
         lora = folder / "lora.json"
         if not lora.exists():
             return found
-        told = json.loads(lora.read_text(encoding="utf-8"))
-        return replace(found, lora=Lora(**{**told, "modules": tuple(told["modules"])}))
+        saved = json.loads(lora.read_text(encoding="utf-8"))
+        return replace(found, lora=Lora(**{**saved, "modules": tuple(saved["modules"])}))
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -173,14 +173,14 @@ class Encoder:
                 raise
             raise GrandRoundsError(f"the tokenizer could not be written to '{folder}': {error}") from error
         self.config.save_pretrained(folder)
-        # Where a folder lay is nobody's business; a hub name has a slash too.
+        # Do not publish where a folder was; a hub name has a slash too.
         name = Path(self.name).name if Path(self.name).is_dir() else self.name
         (folder / "encoder_name").write_text(name + "\n")
         if self.lora is not None:
             (folder / "lora.json").write_text(json.dumps(asdict(self.lora)) + "\n", encoding="utf-8")
 
     def dropping_attention(self, share: float) -> Encoder:
-        """The same, but for how much of its attention is dropped out in training."""
+        """The same encoder with another attention dropout."""
         config = copy.deepcopy(self.config)
         named = [name for name in ("attention_probs_dropout_prob", "attention_dropout") if hasattr(config, name)]
         if not named:
@@ -213,23 +213,23 @@ class Encoder:
         return model if self.lora is None else self.lora.put_into(model, self.name)
 
     def pretrained(self, kind: Any, may_lack: tuple[str, ...]) -> tuple[Any, frozenset[str]]:
-        """Such a network of transformers with the weights, and the names of those that it lacked and that are new; only
-        parts that begin with `may_lack` may be, as heads are."""
+        """A `transformers` network of this kind with its weights, and the names of the weights that are new because the
+        checkpoint lacks them; they must start with `may_lack`, as those of heads do."""
         try:
-            model, told = kind.from_pretrained(
+            model, loading = kind.from_pretrained(
                 self.weights, config=copy.deepcopy(self.config), dtype=torch.float32, output_loading_info=True
             )
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             why = str(error).partition("\n")[0]
             problem = f"the weights of encoder '{self.name}' can't be read; fetch them again ({why})"
             raise ConfigError(problem) from error
-        lacking = sorted(name for name in told["missing_keys"] if not name.startswith(may_lack))
+        lacking = sorted(name for name in loading["missing_keys"] if not name.startswith(may_lack))
         if lacking:
             raise ConfigError(
                 f"the weights of encoder '{self.name}' are not those of its config.json: {len(lacking)} are missing, "
                 f"such as {lacking[0]}; name a folder as Hugging Face saves it, or one of masked_lm"
             )
-        return model, frozenset(told["missing_keys"])
+        return model, frozenset(loading["missing_keys"])
 
     @property
     def width(self) -> int:

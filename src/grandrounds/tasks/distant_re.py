@@ -78,7 +78,7 @@ class DistantExample(PairExample):
 class DistantRE(ExtractionTask, Bagged, PrivateParts):
     name: ClassVar[str] = "distant_re"
     unit: ClassVar[str] = "example"
-    whole: ClassVar[str] = "pair"  # else a model is tested on what it was told
+    whole: ClassVar[str] = "pair"  # otherwise a model would be tested on pairs it was trained on
     markers: ClassVar[Sequence[str]] = MARKERS
     criterion: ClassVar[str] = "auc"
     Options: ClassVar[type[DistantREOptions]] = DistantREOptions
@@ -131,11 +131,11 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
     def candidates(self, documents: Sequence[Document]) -> tuple[list[DistantExample], dict[str, int]]:
         """A sentence with one pair is asked about that; in other text, all pairs of a sentence whose types relations
         join are."""
-        examples, notes = list[DistantExample](), dict[str, int]()
+        examples, warnings = list[DistantExample](), dict[str, int]()
         for index, document in enumerate(documents):
             one = self._labelled(index, document)
-            examples += [one] if one is not None else self._pairs(index, owned(document), notes)
-        return examples, notes
+            examples += [one] if one is not None else self._pairs(index, owned(document), warnings)
+        return examples, warnings
 
     def _labelled(self, index: int, document: Document) -> DistantExample | None:
         """The example of a sentence with two mentions, of two entities or, since some databases relate things to
@@ -156,12 +156,12 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
             mentions = stated.mentions or (head.mentions[0], tail.mentions[-1])
         return self._example(index, 0, document, mentions, NONE if stated is None else stated.type)
 
-    def _pairs(self, index: int, document: Document, notes: dict[str, int]) -> Iterator[DistantExample]:
+    def _pairs(self, index: int, document: Document, warnings: dict[str, int]) -> Iterator[DistantExample]:
         by_sentence: dict[int, list[int]] = {}
         for m, mention in enumerate(document.mentions):
             sentence = document.sentence_of(mention)
             if sentence is None:
-                notes[ACROSS] = notes.get(ACROSS, 0) + 1
+                warnings[ACROSS] = warnings.get(ACROSS, 0) + 1
             else:
                 by_sentence.setdefault(sentence, []).append(m)
         for sentence, members in sorted(by_sentence.items()):
@@ -170,7 +170,7 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
                 if (one.type, other.type) not in self.types:
                     continue
                 if one.start < other.end and other.start < one.end:
-                    notes[OVERLAPPING] = notes.get(OVERLAPPING, 0) + 1
+                    warnings[OVERLAPPING] = warnings.get(OVERLAPPING, 0) + 1
                 else:
                     yield self._example(index, sentence, document, (head, tail), NONE)
 
@@ -396,8 +396,8 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
             best = int(row.argmax())
             if best and row[best] >= threshold:
                 head, tail = (owner[m] for m in example.mentions)
-                told = {"score": f"{row[best]:.4f}"}
-                relations.append(Relation(self._labels[best], head, tail, example.mentions, told))
+                score = {"score": f"{row[best]:.4f}"}
+                relations.append(Relation(self._labels[best], head, tail, example.mentions, score))
         return replace(document, relations=tuple(relations))
 
 

@@ -123,7 +123,7 @@ class DocumentRE(ExtractionTask, Localized, Calibrated, KnowsFacts):
 
     def examples(self, documents: Sequence[Document]) -> tuple[list[DocumentExample], dict[str, int]]:
         examples: list[DocumentExample] = []
-        notes: dict[str, int] = {}
+        warnings: dict[str, int] = {}
         for index, document in enumerate(documents):
             document = owned(document)
             types, ordered = self.asked.types, self.asked.ordered
@@ -133,17 +133,17 @@ class DocumentRE(ExtractionTask, Localized, Calibrated, KnowsFacts):
                 self._ids[r.type] for r in _distinct(document) if r.type in self._ids and not self._asked(r, gold)
             )
             if outside:
-                notes[OUTSIDE] = notes.get(OUTSIDE, 0) + len(outside)
+                warnings[OUTSIDE] = warnings.get(OUTSIDE, 0) + len(outside)
             if not pairs:
                 why = NO_PAIR if document.mentions else NO_MENTION
-                notes[why] = notes.get(why, 0) + 1
+                warnings[why] = warnings.get(why, 0) + 1
                 continue
             answers = tuple(frozenset(self._id(type) for type in gold[pair]) for pair in pairs)
             stated = [relation for answer in answers for relation in answer]
             commonest = max(sorted(set(stated)), key=stated.count, default=None)
             label = NONE if commonest is None else self.relations[commonest]
             examples.append(DocumentExample(index, 0, label, document, pairs, answers, outside))
-        return examples, notes
+        return examples, warnings
 
     def _asked(self, relation: Relation, pairs: Collection[Pair]) -> bool:
         pair = (relation.head, relation.tail)

@@ -185,9 +185,9 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
 
     def examples(self, documents: Sequence[Document]) -> tuple[list[SentenceExample], dict[str, int]]:
         examples: list[SentenceExample] = []
-        notes: Counter[str] = Counter()
+        warnings: Counter[str] = Counter()
         for index, document in enumerate(documents):
-            for sentence in word_sentences(document, self._named(document, notes), notes):
+            for sentence in word_sentences(document, self._named(document, warnings), warnings):
                 start, end = sentence.span
                 counted = Counter(type for *_, type in sentence.gold)
                 examples.append(
@@ -202,14 +202,14 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
                     )
                 )
         if self.options.scheme == "IO":
-            notes[MERGED] += sum(map(_merged, examples))
-        return examples, dict(+notes)
+            warnings[MERGED] += sum(map(_merged, examples))
+        return examples, dict(+warnings)
 
-    def _named(self, document: Document, notes: Counter[str]) -> list[Mention]:
+    def _named(self, document: Document, warnings: Counter[str]) -> list[Mention]:
         """The mentions that the task looks for."""
         known = [mention for mention in document.mentions if mention.type in self.types]
         if self.options.labels is not None:
-            notes[OTHER_TYPES] += len(document.mentions) - len(known)
+            warnings[OTHER_TYPES] += len(document.mentions) - len(known)
         elif len(known) < len(document.mentions):
             strange = min({mention.type for mention in document.mentions}.difference(self.types))
             raise DataError(
@@ -355,13 +355,13 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
         probabilities: NDArray[np.float32],
         threshold: float,
     ) -> Document:
-        """A mention's score is the probability of the least sure of its tags."""
+        """A mention's score is the lowest probability among its tags."""
         parts = np.split(probabilities, np.cumsum([len(example.words) for example in examples])[:-1])
         mentions, number = list[Mention](), count(1)
         for example, part in zip(examples, parts, strict=True):
-            sure = part[np.arange(len(part)), 1 + part[:, 0].astype(np.int64)]
+            confidence = part[np.arange(len(part)), 1 + part[:, 0].astype(np.int64)]
             for first, past, type in self._spans(part):
-                score = float(sure[first:past].min())
+                score = float(confidence[first:past].min())
                 if score >= threshold:
                     start, end = example.start + example.words[first].start, example.start + example.words[past - 1].end
                     mentions.append(Mention(start, end, type, f"T{next(number)}", attributes={"score": f"{score:.4f}"}))

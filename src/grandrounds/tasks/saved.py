@@ -68,15 +68,17 @@ class Extractor:
 
     def evaluate(self, documents: Sequence[Document]) -> tuple[dict[str, Any], Mapping[str, int]]:
         """The score on annotated documents, and what was left out."""
-        examples, notes = self.task.examples(documents)
+        examples, warnings = self.task.examples(documents)
         if not examples:
-            raise no_example(self.task, "the corpus holds", notes)
+            raise no_example(self.task, "the corpus holds", warnings)
         features = self.task.features(examples, self.encoder)
         rows = self.task.rows(features, np.arange(len(examples)))
         if not len(rows):
-            raise no_example(self.task, "the corpus holds", {**notes, "documents without a word piece": len(examples)})
+            raise no_example(
+                self.task, "the corpus holds", {**warnings, "documents without a word piece": len(examples)}
+            )
         outputs = predict_outputs(self.task, self.model, features, rows, torch.device("cpu"))
-        return self.task.score(self.task.counts(outputs, features, rows)), notes
+        return self.task.score(self.task.counts(outputs, features, rows)), warnings
 
 
 def save_model(folder: Path, task: Task, encoder: Encoder, model: nn.Module, card: str = "") -> None:

@@ -124,25 +124,25 @@ class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
 
     def examples(self, documents: Sequence[Document]) -> tuple[list[PairExample], dict[str, int]]:
         examples: list[PairExample] = []
-        notes: dict[str, int] = {}
+        warnings: dict[str, int] = {}
         for index, document in enumerate(documents):
-            examples += self._document_examples(index, document, notes)
-        return examples, notes
+            examples += self._document_examples(index, document, warnings)
+        return examples, warnings
 
-    def _document_examples(self, index: int, document: Document, notes: dict[str, int]) -> Iterator[PairExample]:
-        gold = self._gold(document, notes)
+    def _document_examples(self, index: int, document: Document, warnings: dict[str, int]) -> Iterator[PairExample]:
+        gold = self._gold(document, warnings)
         by_sentence: dict[int, list[int]] = {}
         for m, mention in enumerate(document.mentions):
             sentence = document.sentence_of(mention)
             if sentence is None:
-                _note(notes, "mentions across a sentence boundary, in no pair")
+                _warn(warnings, "mentions across a sentence boundary, in no pair")
             else:
                 by_sentence.setdefault(sentence, []).append(m)
         for sentence, members in sorted(by_sentence.items()):
             for pair in self._candidates(document, members):
                 head, tail = (document.mentions[m] for m in pair)
                 if head.start < tail.end and tail.start < head.end:
-                    _note(notes, "pairs of overlapping mentions, which can't both be marked")
+                    _warn(warnings, "pairs of overlapping mentions, which can't both be marked")
                     continue
                 start, end = document.sentences[sentence]
                 yield PairExample(
@@ -157,7 +157,7 @@ class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
                     blinded="blinded" in head.attributes and "blinded" in tail.attributes,
                 )
         if gold:
-            _note(notes, ACROSS, len(gold))
+            _warn(warnings, ACROSS, len(gold))
 
     def _candidates(self, document: Document, members: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Ordered pairs of a sentence's mentions whose types may be joined; one order, the text's, for equal types."""
@@ -168,7 +168,7 @@ class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
             if _types(document, (second, first)) in self.pairs and not _same_type(document, first, second):
                 yield second, first
 
-    def _gold(self, document: Document, notes: dict[str, int]) -> dict[tuple[int, int], str]:
+    def _gold(self, document: Document, warnings: dict[str, int]) -> dict[tuple[int, int], str]:
         gold: dict[tuple[int, int], str] = {}
         for relation in document.relations:
             if relation.type not in self._ids:
@@ -178,7 +178,7 @@ class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
                 )
             pairs = list(_mention_pairs(document, relation))
             if not pairs:
-                _note(notes, ACROSS)
+                _warn(warnings, ACROSS)
             for pair in pairs:
                 head, tail = (document.mentions[m] for m in pair)
                 if _same_type(document, *pair) and (tail.start, tail.end) < (head.start, head.end):
@@ -187,7 +187,7 @@ class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
                         pair[0],
                     )  # as _candidates orders them: the order must not give a relation away
                 if gold.setdefault(pair, relation.type) != relation.type:
-                    _note(notes, "second relations of a pair, which has one class")
+                    _warn(warnings, "second relations of a pair, which has one class")
         return gold
 
     def without_answers(self, document: Document) -> Document:
@@ -415,5 +415,5 @@ def _same_type(document: Document, first: int, second: int) -> bool:
     return document.mentions[first].type == document.mentions[second].type
 
 
-def _note(notes: dict[str, int], what: str, count: int = 1) -> None:
-    notes[what] = notes.get(what, 0) + count
+def _warn(warnings: dict[str, int], what: str, count: int = 1) -> None:
+    warnings[what] = warnings.get(what, 0) + count

@@ -267,7 +267,7 @@ class ExtractionTask(Task):
 
 
 def without_patient(documents: Iterable[Document], unit: str) -> dict[str, int]:
-    """How many must stand for a patient of their own, where units are patients; ConfigError if all must."""
+    """How many documents name no patient, where units are patients; ConfigError if none does."""
     if unit != PATIENT:
         return {}
     named = [PATIENT in document.attributes for document in documents]
@@ -282,7 +282,7 @@ def without_patient(documents: Iterable[Document], unit: str) -> dict[str, int]:
 
 
 def check_relations(relations: Sequence[str], task: str) -> None:
-    """DataError or ConfigError where they can't be a label set."""
+    """DataError or ConfigError if these can't be a label set."""
     if not relations:
         raise DataError(f"the corpora hold no relation; {task} needs relations to learn from")
     if NONE in relations:
@@ -291,7 +291,7 @@ def check_relations(relations: Sequence[str], task: str) -> None:
         raise ConfigError("task.labels names a relation twice; name each once")
 
 
-def no_example(task: Task, where: str, notes: Mapping[str, int]) -> DataError:
-    """The error that says what was left out instead."""
-    left_out = "; ".join(f"{count} {what}" for what, count in notes.items())
+def no_example(task: Task, where: str, warnings: Mapping[str, int]) -> DataError:
+    """The error for a corpus without examples, with what was left out."""
+    left_out = "; ".join(f"{count} {what}" for what, count in warnings.items())
     return DataError(f"{where} no example of {task.name}" + (f" (left out: {left_out})" if left_out else ""))
