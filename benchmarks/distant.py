@@ -30,7 +30,7 @@ from grandrounds.federation.learner import LearnerSpec, Server, Split
 from grandrounds.federation.training import Training, make_optimizer
 from grandrounds.models.encoder import Encoder
 from grandrounds.runs.loop import Silent
-from grandrounds.tasks.batching import evaluation_batches, predict_logits
+from grandrounds.tasks.batching import evaluation_batches, predict_outputs
 from grandrounds.tasks.distant_re import DistantFeatures, DistantRE, DistantREOptions, grouped
 
 SCORING_OVER_PLAIN = 0.2  # five times as fast
@@ -174,7 +174,7 @@ class Race:
                 theirs = self.plain.loss(together([dataset[i] for i in range(len(bags))]))
                 loss = max(loss, float((ours - theirs).abs()))
         rows = np.concatenate(self.test_bags)
-        given = predict_logits(self.task, model, self.features["test"], rows, torch.device("cpu"))
+        given = predict_outputs(self.task, model, self.features["test"], rows, torch.device("cpu"))
         bag = np.repeat(np.arange(len(self.test_bags)), [len(members) for members in self.test_bags])
         own = self.task.bag_scores(torch.from_numpy(given), torch.from_numpy(bag)).numpy()
         told: list[list[float]] = []

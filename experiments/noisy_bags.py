@@ -31,6 +31,7 @@ from grandrounds.reports.plots import Curve, draw_by_round, draw_pr
 from grandrounds.reports.svg import svg
 from grandrounds.runs.provenance import provenance
 from grandrounds.runs.results import read_rounds
+from grandrounds.tasks.abilities import Bagged
 
 BAGS = {"facts": 400, "unrelated": 1600, "test": 200}
 LAZY: dict[str, dict[str, str]] = {
@@ -71,7 +72,9 @@ class WatchedAverage(FedAvg):
     @on_site
     def train(self, site: Site, parameters: Parameters) -> Parameters:
         site.load(parameters)
-        sure = site.infer("train", site.spec.task.confidence).values[:, 0].numpy()
+        task = site.spec.task
+        assert isinstance(task, Bagged)  # the config of every arm is of distant_re
+        sure = site.infer("train", task.confidence).values[:, 0].numpy()
         note(site, "alone", [rows[sure[rows].argmax()] for _, rows in site.facts("train")])
         return super().train(site, parameters)
 

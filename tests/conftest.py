@@ -31,6 +31,7 @@ from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
 from grandrounds.models.encoder import Encoder
 from grandrounds.registry import ALGORITHMS
+from grandrounds.tasks.abilities import Bagged, Localized
 from grandrounds.tasks.sentence_re import MARKERS, SentenceRE, SentenceREOptions
 
 torch.set_num_threads(1)
@@ -198,8 +199,8 @@ DISTANT_RE = {"name": "distant_re", "dropout": 0.1, "precision_at": [5, 10]}
 
 def task_for(algorithm: str) -> dict[str, Any]:
     """What to set in a tiny config for an algorithm that needs localized contexts, or bags."""
-    cls = ALGORITHMS[algorithm]
-    return {"task": DOCUMENT_RE} if cls.needs_context else {"task": DISTANT_RE} if cls.needs_bags else {}
+    needs = ALGORITHMS[algorithm].needs
+    return {"task": DOCUMENT_RE} if Localized in needs else {"task": DISTANT_RE} if Bagged in needs else {}
 
 
 @pytest.fixture(scope="session")

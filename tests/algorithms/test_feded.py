@@ -21,7 +21,6 @@ from grandrounds.algorithms.feded import (
     answers,
     average_robust,
     class_say,
-    confidence,
     counted_vote,
     distillation,
     mean_vote,
@@ -107,14 +106,6 @@ def test_forged_counts_gain_no_more_than_one_say() -> None:
     assert class_say(torch.tensor([20, 0, 10**6])).tolist() == pytest.approx([0.5, 0.0, 1.0], abs=1e-4)
     assert class_say(torch.tensor([2**62, 2**62])).tolist() == pytest.approx([1.0, 1.0])
     assert prior(torch.tensor([2**62, 2**62])).tolist() == pytest.approx([0.5, 0.5])
-
-
-def test_confidence_falls_with_entropy_from_one_to_nothing() -> None:
-    p = np.vstack([PROBABILITIES[0], np.eye(4)[:1], np.full((1, 4), 0.25)])
-    entropy = np.array([-sum(x * np.log(x) for x in row if x > 0) for row in p])
-    found = confidence(tensor(p)).numpy()
-    np.testing.assert_allclose(found[:, 0], 1 - entropy / np.log(4), atol=1e-12)
-    assert found[-2:, 0] == pytest.approx([1, 0])
 
 
 def test_a_trimmed_mean_leaves_out_one_of_five_at_each_end_and_the_median_all_but_one() -> None:
@@ -333,7 +324,6 @@ def changed(one: Path, other: Path) -> float:
         {"weight": 0.2},
         {"tempered_student": False},
         {"hard_labels": False},
-        {"vote": "confidence"},
         {"average_robust": "median"},
         {"average_robust": "trimmed", "trim": 0.4},
         {"average": "probabilities", "upload": "labels"},
@@ -409,7 +399,6 @@ def test_a_robust_average_with_unequal_votes_is_refused() -> None:
     [
         ({}, "sends votes, which have no logits: set algorithm.average = 'probabilities'"),
         ({"average": "probabilities", "vote": "counts"}, "algorithm.vote = 'counts' needs probabilities"),
-        ({"average": "probabilities", "vote": "confidence"}, "algorithm.vote = 'confidence' needs probabilities"),
     ],
 )
 def test_what_needs_probabilities_is_refused_where_labels_are_sent(options: dict[str, Any], sentence: str) -> None:

@@ -127,8 +127,14 @@ def test_a_format_without_a_corpus_and_a_target_that_is_never_measured_are_refus
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"task": {"name": "masked_lm"}, "algorithm.name": "moon"}, "'moon' contrasts what a model answers by"),
-        ({"task": {"name": "masked_lm"}, "federation.stop_at_f1": 0.7}, "'masked_lm' has none: leave it out"),
+        (
+            {"task": {"name": "masked_lm"}, "algorithm.name": "moon"},
+            "'moon' needs a task that finds mentions",
+        ),
+        (
+            {"task": {"name": "masked_lm"}, "federation.stop_at_f1": 0.7},
+            "stop_at_f1 needs a task that finds",
+        ),
         (
             {"federation.keep_models": True, "algorithm.name": "local_only"},
             "trains one per site",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError
-from grandrounds.models.encoder import Encoder, Size, last_hidden
-from grandrounds.models.masked_language import MaskedLanguage
+from grandrounds.models.encoder import Encoder, last_hidden
 from grandrounds.tasks.masked_lm import MaskedLM, MaskedLMOptions
 from grandrounds.tasks.saved import save_model
 from grandrounds.tasks.sentence_re import MARKERS, SentenceRE, SentenceREOptions
@@ -38,7 +36,7 @@ def test_each_family_trains_every_part_of_its_encoder_that_a_pair_reads(
     trained = [name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0]
     assert len([name for name in trained if "layer.0" in name]) >= 10
     assert any("word_embeddings" in name for name in trained)
-    assert task.logits(model, batch).shape == (8, 3)
+    assert task.outputs(model, batch).shape == (8, 3)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -178,22 +176,3 @@ def test_a_fine_tuned_run_is_no_encoder_of_another(encoder: Encoder, task: Sente
     save_model(tmp_path / "model", task, encoder, task.model(encoder))
     with pytest.raises(ConfigError, match="or one of masked_lm"):
         Encoder.find(str(tmp_path / "model")).build()
-
-
-def test_positions_may_begin_as_sinusoids(tmp_path: Path) -> None:
-    """Vaswani et al. (2017): PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) the cosine; here of variance 1, times
-    the spread of BERT's other embeddings."""
-    size = Size(layers=1, width=6, heads=2, pieces=100, dropout=0.0, positions="sinusoidal")
-    encoder = Encoder.new(size, ["fever and cough"], None)
-    expected = np.empty((512, 6))
-    for place in range(512):
-        for i in range(3):
-            turn = place / 10000 ** (2 * i / 6)
-            expected[place, 2 * i : 2 * i + 2] = np.sin(turn), np.cos(turn)
-    expected *= 0.02 * np.sqrt(2)
-    encoder.save(tmp_path)
-    saved = Encoder.saved(tmp_path).build()
-    for model in (encoder.build(), saved, MaskedLanguage(encoder, next_sentence=True).bert):
-        np.testing.assert_allclose(model.embeddings.position_embeddings.weight.detach().numpy(), expected, atol=1e-6)
-    plain = Encoder.new(replace(size, positions="random"), ["fever and cough"], None).build()
-    assert np.abs(plain.embeddings.position_embeddings.weight.detach().numpy() - expected).max() > 0.01

@@ -164,7 +164,7 @@ def test_masking_changes_what_is_trained_on_and_no_test_or_label_set(content: Co
 
 
 def test_masking_is_for_those_who_look_for_mentions(tiny_config: TinyConfig) -> None:
-    with pytest.raises(ConfigError, match=r"data\.mask_overlap hides mentions .*: take task\.name = ner$"):
+    with pytest.raises(ConfigError, match=r"data\.mask_overlap hides mentions .*: set task\.name = ner$"):
         make_config(tiny_config(**{"data.mask_overlap": 0.5}))
 
 

@@ -8,7 +8,7 @@ import torch
 
 from grandrounds.data.documents import Document
 from grandrounds.models.encoder import Encoder
-from grandrounds.tasks.batching import evaluation_batches, predict_logits, training_batches
+from grandrounds.tasks.batching import evaluation_batches, predict_outputs, training_batches
 from grandrounds.tasks.sentence_re import SentenceRE
 
 LENGTHS = np.random.default_rng(0).integers(5, 120, 1000)
@@ -72,7 +72,7 @@ def test_predicted_logits_stand_in_the_order_of_the_rows_asked_for(
     torch.manual_seed(0)
     model = task.model(encoder)
     rows = np.random.default_rng(2).permutation(len(features.labels))[:20]
-    found = predict_logits(task, model, features, rows, torch.device("cpu"))
+    found = predict_outputs(task, model, features, rows, torch.device("cpu"))
     with torch.no_grad():
         one_by_one = [model.eval()(features.batch([row]))[0].numpy() for row in rows]
     np.testing.assert_allclose(found, np.stack(one_by_one), atol=1e-5)

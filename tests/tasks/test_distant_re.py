@@ -189,7 +189,7 @@ def test_scores_of_a_test_are_those_of_the_network(bag: str, words: Encoder) -> 
     model: Any = made.model(words).eval()
     batch = features.batch([0, 1, 2])
     with torch.no_grad():
-        found = made.bag_scores(made.logits(model, batch), batch.bag).numpy()
+        found = made.bag_scores(made.outputs(model, batch), batch.bag).numpy()
         x = model.represent(batch).double().numpy()
     weight, bias = (model.head.weight.detach().double().numpy(), model.head.bias.detach().double().numpy())
     queries = weight * (model.diagonal.detach().double().numpy() if bag == "att" else 1)

@@ -17,7 +17,7 @@ from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.pairs import NOT_INCLUDE, list_pairs
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.models.encoder import Encoder
-from grandrounds.tasks.batching import infer, predict_logits
+from grandrounds.tasks.batching import infer, predict_outputs
 from grandrounds.tasks.document_re import (
     NO_PAIR,
     OUTSIDE,
@@ -144,12 +144,12 @@ def prepared(bert: Encoder, **options: object) -> tuple[DocumentRE, nn.Module, o
 
 def test_the_threshold_is_chosen_on_validation_and_stays_with_the_model(bert: Encoder) -> None:
     task, model, features, rows = prepared(bert)
-    raw = predict_logits(task, model, features, rows, CPU)
+    raw = predict_outputs(task, model, features, rows, CPU)
     calibrated = task.calibrate(model, raw, features, rows)
     threshold = model.state_dict()["threshold"].item()
     assert threshold != 0
     np.testing.assert_allclose(calibrated, raw - threshold, atol=1e-7)
-    np.testing.assert_allclose(predict_logits(task, model, features, rows, CPU), raw - threshold, atol=1e-7)
+    np.testing.assert_allclose(predict_outputs(task, model, features, rows, CPU), raw - threshold, atol=1e-7)
 
     def f1(t: float) -> float:
         return task.score(task.counts(raw - t, features, rows))["f1"]
@@ -164,7 +164,7 @@ def test_the_threshold_is_chosen_on_validation_and_stays_with_the_model(bert: En
 @pytest.mark.parametrize("threshold", ["half", "adaptive"])
 def test_other_thresholds_ask_no_validation(bert: Encoder, threshold: str) -> None:
     task, model, features, rows = prepared(bert, threshold=threshold)
-    logits = predict_logits(task, model, features, rows, CPU)
+    logits = predict_outputs(task, model, features, rows, CPU)
     assert logits.shape == (7, 2)
     assert task.calibrate(model, logits, features, rows) is logits
     assert model.state_dict()["threshold"].item() == 0
@@ -174,8 +174,8 @@ def test_other_thresholds_ask_no_validation(bert: Encoder, threshold: str) -> No
 
 def test_answers_come_in_the_order_of_rows_whatever_the_batches(bert: Encoder) -> None:
     task, model, features, rows = prepared(bert)
-    found = infer(task.logits, model, features, rows[::-1].copy(), CPU)
-    one_by_one = [task.logits(model, features.batch([row])).detach() for row in rows[::-1]]
+    found = infer(task.outputs, model, features, rows[::-1].copy(), CPU)
+    one_by_one = [task.outputs(model, features.batch([row])).detach() for row in rows[::-1]]
     np.testing.assert_allclose(found.values.numpy(), torch.cat(one_by_one).numpy(), atol=1e-6)
     np.testing.assert_allclose(
         found.at(torch.tensor([2, 0])).numpy(), torch.cat([one_by_one[2], one_by_one[0]]).numpy(), atol=1e-6
@@ -197,7 +197,7 @@ def test_facts_of_the_training_data_are_known_by_name(bert: Encoder) -> None:
     )
     examples, _ = task.examples([test])
     assert task.features(examples, bert).seen(np.array([0])) is None
-    (known,) = task.knowing(examples, [train])
+    (known,) = task.mark_known(examples, [train])
     assert known.seen is not None
     assert [sorted(held) for held in known.seen] == [[1], [], [], []]
     features = task.features([known], bert)
@@ -285,7 +285,7 @@ def test_where_order_does_not_matter_a_relation_is_asked_and_known_in_either() -
     assert notes == {}
     assert [pair for pair, held in zip(example.pairs, example.gold, strict=True) if held] == [("aspirin", "pain")]
     backwards = replace(chemicals, relations=(Relation("eases", "pain", "aspirin"),))
-    (known,) = task.knowing([example], [backwards])
+    (known,) = task.mark_known([example], [backwards])
     assert known.seen == tuple(frozenset({0}) if held else frozenset() for held in example.gold)
 
 
@@ -294,7 +294,7 @@ def test_training_facts_of_other_types_are_none_of_its_business() -> None:
     source = replace(document(), relations=(Relation("eases", "aspirin", "pain"), Relation("joins", "pain", "fever")))
     examples, notes = task.examples([source])
     assert notes == {}
-    (known,) = task.knowing(examples, [source])
+    (known,) = task.mark_known(examples, [source])
     assert known.seen == known.gold
 
 

@@ -19,7 +19,7 @@ import grandrounds
 from grandrounds.data.documents import Document, Span
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
 from grandrounds.models.encoder import Encoder, Size
-from grandrounds.tasks.batching import predict_logits
+from grandrounds.tasks.batching import predict_outputs
 from grandrounds.tasks.language_features import LanguageFeatures, pack
 from grandrounds.tasks.masked_lm import MaskedLM, MaskedLMOptions
 from grandrounds.tasks.saved import Extractor, save_model
@@ -103,7 +103,7 @@ def test_an_empty_document_is_left_out_and_said(encoder: Encoder) -> None:
 def test_where_there_is_no_row_that_is_said(encoder: Encoder, tmp_path: Path) -> None:
     task, features = made(encoder, notes())
     model, none = network(task, encoder), np.zeros(0, dtype=np.int64)
-    counts = task.counts(predict_logits(task, model, features, none, CPU), features, none)
+    counts = task.counts(predict_outputs(task, model, features, none, CPU), features, none)
     assert counts == {"nats": 0, "masked": 0, "right": 0, "rows": 0}
     for text, why in (("\u200b", "1 documents without text"), ("a \u200b", "1 documents without a word piece")):
         silent = Document("a", text, (Span(len(text) - 1, len(text)),))
@@ -119,21 +119,21 @@ def test_masks_hang_on_the_seed_and_the_row_not_on_its_number_or_batch(encoder: 
     task, features = made(encoder, documents)
     _, reversed_ = made(encoder, documents[::-1])
     here, there = task.rows(features, np.array([2])), task.rows(reversed_, np.array([9]))
-    one = task.drawn(features, here, 5).batch(here)
-    other = task.drawn(reversed_, there, 5).batch(there)
+    one = task.redraw(features, here, 5).batch(here)
+    other = task.redraw(reversed_, there, 5).batch(there)
     assert torch.equal(one.input_ids, other.input_ids)
     assert torch.equal(one.places, other.places)
-    last = task.drawn(features, here, 5).batch(here[-1:])
+    last = task.redraw(features, here, 5).batch(here[-1:])
     length = int(features.lengths[here[-1]])
     assert torch.equal(last.input_ids[0], one.input_ids[-1][:length])
-    assert not torch.equal(one.input_ids, task.drawn(features, here, 6).batch(here).input_ids)
+    assert not torch.equal(one.input_ids, task.redraw(features, here, 6).batch(here).input_ids)
 
 
 def test_a_test_has_the_same_masks_each_time(encoder: Encoder) -> None:
     task, features = made(encoder, notes())
     model, rows = network(task, encoder), np.arange(8)
-    drawn = task.drawn(features, rows, 77)
-    once, again = (predict_logits(task, model, given, rows, CPU) for given in (features, drawn))
+    drawn = task.redraw(features, rows, 77)
+    once, again = (predict_outputs(task, model, given, rows, CPU) for given in (features, drawn))
     assert once.tobytes() == again.tobytes()
 
 
@@ -147,7 +147,7 @@ def test_half_of_second_segments_follow_and_the_others_are_of_other_notes_of_the
     named = {letter: encoder.tokenizer.convert_tokens_to_ids(letter) for letter in "efghij"}
     labels = []
     for seed in range(20):
-        drawn = task.drawn(features, site, seed)
+        drawn = task.redraw(features, site, seed)
         for row in site[::7].tolist():
             u = np.random.default_rng(seed * 1000 + row).random(4)
             other = drawn._another(row, u[2])
@@ -179,7 +179,7 @@ def test_the_shape_of_a_row_does_not_tell_whether_b_follows(encoder: Encoder) ->
     rows, a, stop = np.arange(len(features.documents)), *encoder.tokenizer.convert_tokens_to_ids(["a", "."])
     lengths: dict[int, list[int]] = {0: [], 1: []}
     for seed in range(8):
-        drawn = task.drawn(features, rows, seed)
+        drawn = task.redraw(features, rows, seed)
         batch = drawn.batch(rows)
         assert batch.unrelated is not None
         for length, label in zip(batch.attention_mask.sum(dim=1).tolist(), batch.unrelated.tolist(), strict=True):
@@ -197,7 +197,7 @@ def test_a_site_of_one_note_has_no_other_text_to_take(encoder: Encoder) -> None:
     task, features = made(encoder, notes(), next_sentence=True)
     only = task.rows(features, np.array([3]))
     for seed in range(10):
-        unrelated = task.drawn(features, only, seed).batch(only).unrelated
+        unrelated = task.redraw(features, only, seed).batch(only).unrelated
         assert unrelated is not None
         assert not unrelated.any()
 
@@ -205,7 +205,7 @@ def test_a_site_of_one_note_has_no_other_text_to_take(encoder: Encoder) -> None:
 def test_segments_are_numbered_and_masks_keep_off_their_ends(encoder: Encoder) -> None:
     task, features = made(encoder, notes(), next_sentence=True)
     rows = np.arange(10)
-    batch = task.drawn(features, rows, 1).batch(rows)
+    batch = task.redraw(features, rows, 1).batch(rows)
     assert batch.segments is not None
     ids = batch.input_ids.clone().flatten()
     ids[batch.places] = batch.targets
@@ -233,7 +233,7 @@ def test_the_loss_is_the_mean_over_masked_pieces_as_numpy_derives_it(encoder: En
     task, features = made(encoder, notes(), next_sentence=True)
     model: Any = network(task, encoder)
     rows = np.arange(6)
-    batch = task.drawn(features, rows, 0).batch(rows)
+    batch = task.redraw(features, rows, 0).batch(rows)
     read = model.bert(input_ids=batch.input_ids, attention_mask=batch.attention_mask, token_type_ids=batch.segments)
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
     h = read.last_hidden_state.detach().double().numpy().reshape(-1, 32)[batch.places.numpy()]
@@ -250,7 +250,7 @@ def test_the_loss_is_the_mean_over_masked_pieces_as_numpy_derives_it(encoder: En
     labels = batch.unrelated.numpy()
     next_nats = np.log(np.exp(two).sum(1)) - two[np.arange(6), labels]
     assert float(task.loss(model, batch).detach()) == pytest.approx(nats.mean() + next_nats.mean(), rel=1e-5)
-    score = task.score(task.counts(predict_logits(task, model, features, rows, CPU), features, rows))
+    score = task.score(task.counts(predict_outputs(task, model, features, rows, CPU), features, rows))
     assert score["loss"] == pytest.approx(nats.mean(), rel=1e-5)
     assert score["perplexity"] == pytest.approx(np.exp(nats.mean()), rel=1e-5)
     assert score["accuracy"] == pytest.approx((scores.argmax(1) == targets).mean())
@@ -262,7 +262,7 @@ def test_counts_of_parts_sum_to_those_of_the_whole(encoder: Encoder) -> None:
     task, features = made(encoder, notes())
     model = network(task, encoder)
     counted = [
-        task.counts(predict_logits(task, model, features, rows, CPU), features, rows)
+        task.counts(predict_outputs(task, model, features, rows, CPU), features, rows)
         for rows in (np.arange(10), np.arange(4), np.arange(4, 10))
     ]
     assert {k: counted[1][k] + counted[2][k] for k in counted[0]} == pytest.approx(dict(counted[0]), rel=1e-5)

@@ -25,7 +25,7 @@ from grandrounds.errors import ConfigError, DataError
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.taggers import TAGGERS
 from grandrounds.simulation.prepare import prepare
-from grandrounds.tasks.batching import predict_logits
+from grandrounds.tasks.batching import predict_outputs
 from grandrounds.tasks.ner import MERGED, NER, OTHER_TYPES, NEROptions
 from grandrounds.tasks.ner_features import LONGEST_WORD, spell, vector_finder
 from grandrounds.tasks.ner_words import ACROSS, OVERLAPPING
@@ -230,8 +230,8 @@ def test_padding_changes_nothing(tagger: str, words: Encoder, transformer: Encod
     task = small(tagger=tagger)
     found = made(task, transformer if tagger == "bert" else words)
     features = task.features(task.examples(corpus(12))[0], found.encoder)
-    together = predict_logits(task, found.model, features, np.arange(12), CPU)
-    alone = [predict_logits(task, found.model, features, np.array([row]), CPU) for row in range(12)]
+    together = predict_outputs(task, found.model, features, np.arange(12), CPU)
+    alone = [predict_outputs(task, found.model, features, np.array([row]), CPU) for row in range(12)]
     np.testing.assert_allclose(together, np.concatenate(alone), atol=2e-5)
     np.testing.assert_allclose(together[:, 1:].sum(axis=1), 1, atol=1e-5)
 
@@ -249,9 +249,9 @@ def test_a_sentence_in_windows_is_tagged_as_one(options: dict[str, Any], transfo
     assert len(batch.input_ids) > 10
     ids = batch.input_ids.flatten()[batch.first[0]]
     assert transformer.tokenizer.convert_ids_to_tokens(ids) == ["pain", "eased", "the", "fever"] * 60
-    given = predict_logits(task, found.model, features, np.arange(4), CPU)
+    given = predict_outputs(task, found.model, features, np.arange(4), CPU)
     assert given.shape == (features.answers.sum(), 1 + len(task.tags))
-    short = predict_logits(task, found.model, features, np.arange(3), CPU)
+    short = predict_outputs(task, found.model, features, np.arange(3), CPU)
     np.testing.assert_allclose(given[: len(short)], short, atol=2e-5)
     assert task.loss(found.model, batch).isfinite()
 
@@ -278,8 +278,8 @@ def test_a_language_model_is_read_by_elmoner(
     features = task.features(task.examples(corpus(8))[0], words)
     assert features.batch([0, 1]).language.shape == ((2, 6, 32) if kind == "bert" else (2, 6, 4, 10))
     batch = features.batch([0])
-    blind = task.logits(found.model, replace(batch, language=torch.zeros_like(batch.language)))
-    assert not torch.allclose(task.logits(found.model, batch), blind)
+    blind = task.outputs(found.model, replace(batch, language=torch.zeros_like(batch.language)))
+    assert not torch.allclose(task.outputs(found.model, batch), blind)
     save_model(tmp_path / "saved", task, words, found.model)
     again = grandrounds.load(tmp_path / "saved")
     assert str(tmp_path) not in (tmp_path / "saved" / "grandrounds.json").read_text()
@@ -432,7 +432,7 @@ def test_workers_give_the_bits_of_one_process(
 
 
 def test_predictions_that_are_averaged_need_one_class(tiny_config: TinyConfig) -> None:
-    with pytest.raises(ConfigError, match="'ner' may find several"):
+    with pytest.raises(ConfigError, match="'feded' needs a task with one class per example, and 'ner' is not one"):
         make_config(ner_config(tiny_config, **{"algorithm.name": "feded"}))
 
 

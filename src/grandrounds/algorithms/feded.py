@@ -8,7 +8,6 @@ Eq. 3  Site.train        Eq. 4  soften        Eq. 5  mean_vote, counted_vote, av
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import log
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -34,6 +33,7 @@ from grandrounds.errors import ConfigError
 from grandrounds.federation.learner import Loss
 from grandrounds.federation.payloads import Compression
 from grandrounds.federation.quantize import Form
+from grandrounds.tasks.abilities import SingleLabel
 from grandrounds.tasks.task import NO_CLASS
 
 Replies = Iterator[Reply[Predictions]] | Iterator[Reply[PredictedLabels]]
@@ -42,6 +42,7 @@ LAST = "ensemble"  # the server's memory of its last average
 
 @algorithm("feded")
 class FedED(Algorithm):
+    needs: ClassVar[Sequence[type]] = (SingleLabel,)
     public_at_sites: ClassVar[bool] = True
     weight_by: ClassVar[str] = "uniform"  # the 1/|J| of Eq. 5
     trains_server: ClassVar[bool] = True
@@ -50,7 +51,7 @@ class FedED(Algorithm):
     average: Literal["probabilities", "logits"] = "logits"
     """What Eq. 5 averages: p as it is printed, or logits as the text says (log p: the same under softmax)."""
     temperature: Annotated[float, Field(gt=0)] = 4.0
-    """The public set is labelled and soon known by heart: at 1 the teacher repeats its labels, at 4 it says more."""
+    """The public set is labelled and soon memorised: at 1 the teacher only repeats its labels, at 4 it says more."""
     weight: Annotated[float, Field(ge=0, le=1)] | None = None
     """Of the teacher against the labels, (1 - w) CE + w KL; by default CE + KL as in Eq. 6."""
     tempered_student: bool = True
@@ -58,15 +59,15 @@ class FedED(Algorithm):
     not."""
     hard_labels: bool = True
     upload: Literal["predictions", "labels"] = "predictions"
-    """What sites send: a distribution over the classes for each sentence, or a class alone, of which the server takes
-    the shares of the votes."""
+    """What sites send for each sentence: a distribution over the classes, or one class, which the server counts as a
+    vote."""
     download: Literal["parameters", "predictions"] = "parameters"
-    """What sites get: the student, or the ensemble's last average, which they distil into models of their own."""
-    vote: Literal["equal", "counts", "confidence"] = "equal"
-    """A site's say: equal (or as federation.weight_by has it), by class as it has seen examples of it, its bias taken
-    out, or by sentence as it is sure."""
+    """What sites receive: the student, or the ensemble's last average, which they distil into models of their own."""
+    vote: Literal["equal", "counts"] = "equal"
+    """A site's weight: equal (or as federation.weight_by says), or by class, from how many examples of it the site has
+    seen, with its bias towards common classes removed."""
     average_robust: Literal["off", "median", "trimmed"] = "off"
-    """Over sites, all alike, for each sentence and class, so that a few can't mislead the rest."""
+    """A median or trimmed mean over sites for each sentence and class, so that a few sites can't mislead the rest."""
     trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
     """The share of sites that a trimmed mean leaves out at each end."""
 
@@ -96,10 +97,10 @@ class FedED(Algorithm):
         last = server.tensors(LAST)
         replies = self._ask(server, cohort, last)
         if self.vote == "counts":
-            z = counted_vote((answers(r.payload, "log_probabilities"), _told(r, seen)) for r in replies)
+            z = counted_vote((answers(r.payload, "log_probabilities"), _counts_of(r, seen)) for r in replies)
             z = z if self._form == "log_probabilities" else z.exp()
         elif self.average_robust == "off":
-            z = mean_vote((answers(r.payload, self._form), self._say(r)) for r in replies)
+            z = mean_vote((answers(r.payload, self._form), torch.tensor([r.weight])) for r in replies)
         else:
             share = self.trim if self.average_robust == "trimmed" else 0.5
             z = average_robust([answers(r.payload, self._form).clone() for r in replies], share)
@@ -159,11 +160,6 @@ class FedED(Algorithm):
         weight = self.weight if hard_labels else 1.0
         return distillation(soften(z, self.temperature), student, weight)
 
-    def _say(self, reply: Reply[Predictions] | Reply[PredictedLabels]) -> Tensor:
-        if self.vote == "confidence":
-            return reply.weight * confidence(answers(reply.payload, "probabilities"))
-        return torch.tensor([reply.weight])
-
 
 def answers(payload: Predictions | PredictedLabels, form: Form) -> Tensor:
     """[rows, classes] of what a site sent; a label is a vote, all for its class."""
@@ -193,8 +189,8 @@ def average_robust(votes: Sequence[Tensor], trim: float) -> Tensor:
 
 
 def on_simplex(z: Tensor, form: Form) -> Tensor:
-    """An average entry by entry need not sum to one; where nothing is left of it, as of the median of three sites that
-    are sure of three classes, nothing is known."""
+    """Normalise: an average entry by entry need not sum to one. Where all entries are zero, as in the median of three
+    sites that are certain of three different classes, the result is uniform."""
     if form == "log_probabilities":
         return z.log_softmax(dim=1)
     total = z.sum(dim=1, keepdim=True)
@@ -245,13 +241,7 @@ def class_say(counts: Tensor) -> Tensor:
     return counts.double() / (counts.double() + 20)
 
 
-def _told(reply: Reply[Predictions] | Reply[PredictedLabels], seen: Mapping[str, LabelCounts]) -> Tensor:
-    """Who won't tell counts as having seen a little of every class."""
+def _counts_of(reply: Reply[Predictions] | Reply[PredictedLabels], seen: Mapping[str, LabelCounts]) -> Tensor:
+    """The site's label counts; a site that refused to send them counts as having seen a little of every class."""
     classes = len(reply.site.labels)
     return seen[reply.site.site].values if reply.site.site in seen else torch.full((classes,), 20)
-
-
-def confidence(p: Tensor) -> Tensor:
-    """A say for each sentence, [rows, 1]: 1 - H(p) / log C, from 0 for a uniform answer to 1 for a certain one."""
-    entropy = -torch.xlogy(p, p).sum(dim=1, keepdim=True)
-    return 1 - entropy / log(p.shape[1])

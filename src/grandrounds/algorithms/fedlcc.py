@@ -1,13 +1,13 @@
 """FedLCC (2024, Algorithm 1): federated averaging whose sites are drawn to the localized contexts that the server's
 model sees, and away from those that their own model saw a round ago.
 
-Eq. 5  Reading.context        Eq. 12  contrast        Eq. 13  FedLCC.train        Eq. 14  mean, uniform
+Eq. 5  Localized.localized_context        Eq. 12  contrast        Eq. 13  FedLCC.train        Eq. 14  mean, uniform
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -19,7 +19,8 @@ from torch.nn import functional as F
 from grandrounds import Cohort, Parameters, Scores, Server, Site, TensorState, algorithm, on_site
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.federation.learner import Loss
-from grandrounds.tasks.task import Reading
+from grandrounds.tasks.abilities import Bagged, Localized
+from grandrounds.tasks.task import Reading, Task
 
 PREVIOUS, SEEN = "previous model", "contrast of the last training"
 
@@ -27,7 +28,7 @@ PREVIOUS, SEEN = "previous model", "contrast of the last training"
 @algorithm("fedlcc")
 class FedLCC(FedAvg):
     weight_by: ClassVar[str] = "uniform"  # Eq. 14
-    needs_context: ClassVar[bool] = True
+    needs: ClassVar[Sequence[type]] = (Localized,)
 
     mu: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
     """The weight of the contrast; 0 is `fedavg` with weight_by = "uniform"."""
@@ -37,7 +38,7 @@ class FedLCC(FedAvg):
     """Whether the local context of Eq. 12 comes from the pass that the task's loss is of, with its dropout, as in the
     paper; False: from a second pass without dropout, as those of the two frozen networks do."""
     diagnostics: bool = False
-    """Whether sites tell after each round what the contrast was in their training: one more exchange of `scores`."""
+    """Whether sites report after each round what the contrast was in their training: one more exchange of `scores`."""
 
     @on_site
     def train(self, site: Site, parameters: Parameters) -> Parameters:
@@ -53,33 +54,33 @@ class FedLCC(FedAvg):
     def diagnose(self, server: Server, cohort: Cohort) -> Mapping[str, float]:
         if not self.diagnostics:
             return {}
-        told = [reply.payload.values for reply in cohort.ask(self.tell)]
-        return means({name: sum(values.get(name, 0.0) for values in told) for name in asdict(Tally())})
+        reported = [reply.payload.values for reply in cohort.ask(self.report)]
+        return means({name: sum(values.get(name, 0.0) for values in reported) for name in asdict(Tally())})
 
     @on_site
-    def tell(self, site: Site) -> Scores:
+    def report(self, site: Site) -> Scores:
         return Scores(Tally.recalled(site))
 
     def contrasted(self, site: Site, tally: Tally | None = None) -> Loss | None:
-        """Eq. 13. Both frozen nets look at the site's data once, whatever the number of epochs (but at bags, which only
-        training makes, with each batch); in a site's first round there is no previous one, and the loss is the task's.
-        """
+        """Eq. 13. Both frozen networks read the site's data once, whatever the number of epochs; bags exist only in
+        training batches, so there they read every batch. In a site's first round there is no previous model, and the
+        loss is the task's."""
         if not self.mu or not site.holds(PREVIOUS):
             return None
         task, previous = site.spec.task, site.frozen()
         site.recall(PREVIOUS, previous)
 
         def view(model: nn.Module, batch: Any) -> Tensor:
-            return self.viewed(task.read(model, batch))
+            return self.viewed(task, task.read(model, batch))
 
         nets = (site.frozen(), previous)
-        seen = [] if task.bagged else [site.infer("train", view, net) for net in nets]
+        seen = [] if isinstance(task, Bagged) else [site.infer("train", view, net) for net in nets]
         second_pass = not self.context_dropout and drops_out(site.model)
         undropped = without_dropout(site.model) if second_pass else None
 
         def loss(model: nn.Module, batch: Any) -> Tensor:
             reading = task.read(model, batch)
-            here = self.viewed(reading) if undropped is None else view(undropped, batch)
+            here = self.viewed(task, reading) if undropped is None else view(undropped, batch)
             with torch.no_grad():
                 frozen = [rows.at(batch.index) for rows in seen] or [view(net, batch) for net in nets]
             there, before = (one.to(here.device) for one in frozen)
@@ -92,10 +93,10 @@ class FedLCC(FedAvg):
 
         return loss
 
-    def viewed(self, reading: Reading) -> Tensor:
+    def viewed(self, task: Task, reading: Reading) -> Tensor:
         """What is contrasted, [pairs, width]: L of Eq. 12."""
-        assert reading.context is not None  # by needs_context
-        return reading.context
+        assert isinstance(task, Localized)  # by needs
+        return task.localized_context(reading)
 
 
 def contrast(here: Tensor, there: Tensor, before: Tensor, temperature: float) -> Tensor:
@@ -170,14 +171,14 @@ def means(sums: Mapping[str, float]) -> dict[str, float]:
 
 
 def gradient_norm(model: nn.Module, loss: Tensor) -> float:
-    """Of the loss with respect to all that is trained; the graph is kept, and so are gradients that are there."""
+    """Norm of the loss's gradient over all trained parameters; keeps the graph and existing gradients."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     found = torch.autograd.grad(loss, trained, retain_graph=True, allow_unused=True)
     return nn.utils.get_total_norm([gradient for gradient in found if gradient is not None]).item()
 
 
 def drops_out(model: nn.Module) -> bool:
-    """Whether anything in the model drops out, as a module or as a number that a module has."""
+    """Whether the model has any dropout, as a module or as a rate on a module."""
     dropouts = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
     return any(
         isinstance(value, float) and value > 0
@@ -188,7 +189,7 @@ def drops_out(model: nn.Module) -> bool:
 
 
 def without_dropout(model: nn.Module) -> nn.Module:
-    """A second network in eval mode on the same parameters. (One that is switched to and fro would drop out when what
-    it read in parts is computed again for the gradient.)"""
+    """A second network in eval mode on the same parameters. (Switching one network between modes would apply dropout
+    when checkpointed parts are computed again for the gradient.)"""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     return copy.deepcopy(model, shared).eval()

@@ -53,6 +53,8 @@ class FedNER(Algorithm):
         if isinstance(self.private, tuple):
             return self
         split = self.private or "default"
+        if not private:
+            raise ConfigError("algorithm.private: this task has no default; list the parts of its model to keep")
         if split not in private:
             known = unknown("split of this task's model", split, private)
             raise ConfigError(f"algorithm.private: {known}; or name parts in a list")

@@ -62,7 +62,7 @@ def extract(
     corpus = read(format or ("text" if all(path.suffix == ".txt" for path in source) else "json"), source)
     show_notes(corpus.notes)
     extractor, found = load(model), list[Document]()
-    finds = extractor.task.finds
+    finds = extractor.extraction.finds
     show_notes(extractor.left_out(corpus.documents))
     with bars() as progress:
         task = progress.add_task("documents", total=len(corpus.documents), word="")

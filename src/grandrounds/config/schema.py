@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -31,10 +31,11 @@ from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
 from grandrounds.registry import FORMATS, TASKS, load_modules
-from grandrounds.tasks.task import Task
+from grandrounds.tasks.abilities import OwnLabels, PrivateParts, SingleLabel, require
+from grandrounds.tasks.task import ExtractionTask, Task
 
 Paths = str | list[str]
-SHAPES = ("layers", "width", "heads", "pieces", "dropout", "positions", "attention")
+SHAPES = ("layers", "width", "heads", "pieces", "dropout")
 """Options of [model] that are of the encoder `new`, and the first of a pretrained one, too."""
 
 
@@ -111,18 +112,13 @@ class Model(Section):
     layers: int | None = Field(None, ge=1)
     """Of the encoder `new`, by default 4; of a pretrained one the first so many, by default all."""
     width: int | None = Field(None, ge=8)
-    """Of the encoder `new`, as are the next five; by default 256."""
+    """Of the encoder `new`, as are the next three; by default 256."""
     heads: int | None = Field(None, ge=1)
     """By default one for 64 of the width."""
     pieces: int | None = Field(None, ge=100)
     """How many word pieces it learns from public text; by default 8000."""
     dropout: float | None = Field(None, ge=0, lt=1)
     """By default 0.1, as BERT's."""
-    positions: Literal["random", "sinusoidal"] | None = None
-    """What its embeddings of positions begin as, before they are learnt; by default random, as BERT's."""
-    attention: Literal["random", "beside"] | None = None
-    """Where its heads look before they have learnt: by default anywhere, as BERT's, or at the words beside, in the
-    first half of its layers."""
     warm_up: int = Field(0, ge=0)
     """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
     gives for nothing, `tiny` has to learn."""
@@ -285,11 +281,8 @@ class Config(Section):
         if data.has_unlabelled and data.public == 0:
             raise ConfigError("data.unlabelled adds to the server's labelled set: set data.public to a share or a file")
         task = TASKS.get(str(self.task.get("name")))
-        if data.has_unlabelled and task is not None and not task.one_class:
-            raise ConfigError(
-                f"data.unlabelled is for tasks with one class an example, and '{task.name}' may find several: "
-                "leave it out"
-            )
+        if data.has_unlabelled and task is not None:
+            require("data.unlabelled", SingleLabel, task)
 
     def _check_own(self, name: str, site: SiteSection) -> None:
         """What only a site with a model of its own can have."""
@@ -313,7 +306,7 @@ class Config(Section):
 
     @property
     def labels_may_differ(self) -> bool:
-        return TASKS[self.task["name"]].labels_may_differ and self.make_algorithm().labels_may_differ()
+        return issubclass(TASKS[self.task["name"]], OwnLabels) and self.make_algorithm().labels_may_differ()
 
     @property
     def own_corpora(self) -> bool:
@@ -374,8 +367,10 @@ class Config(Section):
 
     def make_algorithm(self) -> Algorithm:
         options = dict(self.algorithm)
-        made = make_algorithm(str(options.pop("name", "")), options)
-        return made.fitted(TASKS[self.task["name"]].private_parts(self.task_options(), self.model.encoder))
+        made, task = make_algorithm(str(options.pop("name", "")), options), TASKS[self.task["name"]]
+        if issubclass(task, PrivateParts):
+            return made.fitted(task.private_parts(self.task_options(), self.model.encoder))
+        return made.fitted({})
 
     def _check_algorithm(self) -> None:
         algorithm, compression = self.make_algorithm(), self.federation.compression
@@ -385,32 +380,12 @@ class Config(Section):
                 f"federation.compression = '{compression}', but what '{algorithm.name}' uploads travels as {fitting}"
             )
         task = TASKS[self.task["name"]]
-        if algorithm.needs_context and not task.localized:
-            others = _tasks(lambda other: other.localized)
+        for ability in algorithm.needs:
+            require(f"'{algorithm.name}'", ability, task)
+        if self.data.mask_overlap and not (issubclass(task, ExtractionTask) and task.finds == "mentions"):
             raise ConfigError(
-                f"'{algorithm.name}' contrasts localized contexts, and '{task.name}' has none: "
-                f"take task.name = {others}, or algorithm.name = moon"
-            )
-        if algorithm.needs_answers and task.finds == "nothing":
-            raise ConfigError(
-                f"'{algorithm.name}' contrasts what a model answers by, and '{task.name}' answers nothing: "
-                "take algorithm.name = fedavg, fedprox or fedatt"
-            )
-        if algorithm.needs_bags and not task.bagged:
-            others = _tasks(lambda other: other.bagged)
-            raise ConfigError(
-                f"'{algorithm.name}' chooses among the sentences of a fact, and '{task.name}' has one: "
-                f"take task.name = {others}"
-            )
-        if algorithm.public_at_sites and not task.one_class:
-            raise ConfigError(
-                f"'{algorithm.name}' averages predictions of one class an example, and '{task.name}' may find several"
-            )
-        if self.data.mask_overlap and task.finds != "mentions":
-            others = _tasks(lambda other: other.finds == "mentions")
-            raise ConfigError(
-                f"data.mask_overlap hides mentions from those who look for them, and '{task.name}' is given them: "
-                f"take task.name = {others}"
+                f"data.mask_overlap hides mentions from a task that finds them, and '{task.name}' does not: "
+                "set task.name = ner"
             )
         if self.needs_public and self.data.public == 0:
             raise ConfigError(f"'{algorithm.name}' needs the server's public set: set data.public to a share or a file")
@@ -425,10 +400,8 @@ class Config(Section):
             raise ConfigError(
                 f"federation.keep_models needs one shared model; '{algorithm.name}' trains one per site: leave it out"
             )
-        if self.federation.stop_at_f1 and task.finds == "nothing":
-            raise ConfigError(
-                f"federation.stop_at_f1 is about an F1, and '{task.name}' has none: leave it out, or set early_stopping"
-            )
+        if self.federation.stop_at_f1:
+            require("federation.stop_at_f1", ExtractionTask, task)
         if self.federation.stop_at_f1 and "test" not in self.federation.evaluate_on:
             raise ConfigError("federation.stop_at_f1 is about the test F1: add 'test' to federation.evaluate_on")
         for name, site in self.sites.items():
@@ -520,11 +493,6 @@ def _set(content: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(content, dict):
             raise ConfigError(f"'{key}' can't be set: '{section}' is not a section")
     content[last] = value
-
-
-def _tasks(fitting: Callable[[type[Task]], bool]) -> str:
-    """Names to suggest; what is merely installed is not loaded for that."""
-    return " or ".join(name for name in TASKS if TASKS.at_hand(name) and fitting(TASKS[name]))
 
 
 def _known(key: str, name: str, known: Iterable[str]) -> None:

@@ -148,8 +148,7 @@ def _spec(enrolment: Enrolment, documents: Sequence[Document]) -> LearnerSpec:
         raise explained(error, Training, f"{enrolment.folder / 'site.toml'}: training.") from error
     spec = terms.spec(training, find_device(site.device))
     if terms.config.labels_may_differ:
-        task = terms.task_at(site.task, documents)
-        spec = replace(spec, task=task, drawn=task.label_parts)
+        spec = spec.with_labels_of(terms.task_at(site.task, documents))
     elif site.task:
         raise ConfigError(
             f"{enrolment.folder / 'site.toml'}: task is this site's own, but '{terms.config.algorithm['name']}' needs "

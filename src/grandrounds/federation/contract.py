@@ -92,12 +92,8 @@ class Algorithm:
     """Sites look at the public set, so it is sent to each of them, once."""
     needs_secret: ClassVar[bool] = False
     """Sites share a secret that the server must not know (`site.secret`); they agree on it before round 1."""
-    needs_context: ClassVar[bool] = False
-    """Its loss is on localized contexts, which not every task's model has."""
-    needs_answers: ClassVar[bool] = False
-    """Its loss is on what the last layer classifies of each question, and some tasks ask none of a document."""
-    needs_bags: ClassVar[bool] = False
-    """It chooses among the sentences of a fact, which not every task has bags of."""
+    needs: ClassVar[Sequence[type]] = ()
+    """Abilities that its task must have (grandrounds.tasks.abilities), such as `Bagged`; other tasks are refused."""
     trains_server: ClassVar[bool] = False
     """The server trains on its public set, for server.epochs of the config."""
     server_epochs: ClassVar[int | None] = None
@@ -119,7 +115,8 @@ class Algorithm:
         return {}
 
     def fitted(self, private: Mapping[str, Sequence[str]]) -> Algorithm:
-        """This algorithm for a task whose model has these parts to keep private, by the name of the split."""
+        """This algorithm for a task whose model may keep these parts private, by the name of the split; there are none
+        unless the task has `PrivateParts`."""
         return self
 
     def check(self, parameters: Collection[str]) -> None:

@@ -42,7 +42,8 @@ from grandrounds.federation.training import Training, make_optimizer, step
 from grandrounds.metrics.outcomes import OUTCOMES, Outcomes, Record, to_bytes
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import check_adapted
-from grandrounds.tasks.batching import PerRow, autocast, infer, predict_logits, training_batches
+from grandrounds.tasks.abilities import Bagged, Calibrated, OwnLabels, Redrawn
+from grandrounds.tasks.batching import PerRow, autocast, infer, predict_outputs, training_batches
 from grandrounds.tasks.saved import save_model
 from grandrounds.tasks.task import Counts, Features, Task
 
@@ -99,6 +100,11 @@ class LearnerSpec:
         """The same for all whose models have the same shapes and start."""
         schema = json.dumps(self.task.schema(), sort_keys=True, default=str)
         return f"{self.encoder.name} {sha256(schema.encode()).hexdigest()[:16]}"
+
+    def with_labels_of(self, task: Task) -> LearnerSpec:
+        """For a site whose label set is its own: the parts of its model that depend on it start random."""
+        assert isinstance(task, OwnLabels)  # the config allows own labels for no other task
+        return replace(self, task=task, drawn=task.label_parts())
 
     def initial_model(self) -> nn.Module:
         """The model before round 1, the same wherever it is built."""
@@ -157,11 +163,12 @@ class Learner:
         if only is None and loss is None:
             only = chosen.labelled
         rows = np.arange(len(chosen)) if only is None else np.asarray(only, dtype=np.int64)
-        bags = self.spec.task.bags(chosen.features, chosen.rows[rows])
+        task = self.spec.task
+        bags = task.bags(chosen.features, chosen.rows[rows]) if isinstance(task, Bagged) else None
         lengths = chosen.lengths[rows]
         if bags is not None:
             lengths = np.array([lengths[bag].max() for bag in bags], dtype=np.int64)
-        loss = self.spec.task.loss if loss is None else loss
+        loss = task.loss if loss is None else loss
         own = optimizer is None
         optimizer = self._renewed_or_kept(learning_rate) if optimizer is None else optimizer
         self._trainings += 1
@@ -217,18 +224,19 @@ class Learner:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self._clipped_step(optimizer, parameters, done)
 
-    def logits(self, split: str) -> NDArray[np.float32]:
-        """[rows of the split, classes], without dropout."""
+    def outputs(self, split: str) -> NDArray[np.float32]:
+        """[answers of the split, width]: the task's outputs, without dropout."""
         chosen = self._split(split)
-        return predict_logits(self.spec.task, self.model, chosen.features, chosen.rows, self.spec.device)
+        return predict_outputs(self.spec.task, self.model, chosen.features, chosen.rows, self.spec.device)
 
     def predict(self, split: str, form: Form = "probabilities") -> Predictions:
-        log_probabilities = torch.from_numpy(self.logits(split)).log_softmax(dim=1)
+        """Of a task with one class per example (`SingleLabel`), whose outputs are logits."""
+        log_probabilities = torch.from_numpy(self.outputs(split)).log_softmax(dim=1)
         values = log_probabilities.exp() if form == "probabilities" else log_probabilities
         return Predictions(values, form, self.digest(split))
 
     def predict_labels(self, split: str) -> PredictedLabels:
-        logits = torch.from_numpy(self.logits(split))
+        logits = torch.from_numpy(self.outputs(split))
         return PredictedLabels(logits.argmax(dim=1), logits.shape[1], self.digest(split))
 
     def digest(self, split: str) -> str:
@@ -239,27 +247,28 @@ class Learner:
         return LabelCounts(torch.from_numpy(self.spec.task.label_counts(chosen.features, chosen.rows)))
 
     def counts(self, split: str) -> Counts:
-        """Right and wrong answers. On validation data, first what answers are decided by is chosen there and set."""
+        """Right and wrong answers. On validation data a `Calibrated` task first chooses its threshold and sets it."""
         chosen, task = self._split(split), self.spec.task
-        if split == VALIDATION:
+        if split == VALIDATION and isinstance(task, Calibrated):
             task.uncalibrate(self.model)
-        logits = self.logits(split)
-        if split == VALIDATION:
-            logits = task.calibrate(self.model, logits, chosen.features, chosen.rows)
+            outputs = task.calibrate(self.model, self.outputs(split), chosen.features, chosen.rows)
+        else:
+            outputs = self.outputs(split)
         if self.outcomes is not None:
             units = np.arange(len(chosen)) if chosen.documents is None else chosen.documents
-            self.outcomes[split] = task.outcomes(logits, chosen.features, chosen.rows, units)
-        return task.counts(logits, chosen.features, chosen.rows)
+            self.outcomes[split] = task.outcomes(outputs, chosen.features, chosen.rows, units)
+        return task.counts(outputs, chosen.features, chosen.rows)
 
     def calibrate(self) -> None:
-        """Decide by what is best on validation data, where there are any."""
-        if VALIDATION in self._splits and self.spec.task.calibrates:
+        """Choose the threshold that is best on validation data, if there are any and the task has one."""
+        if VALIDATION in self._splits and isinstance(self.spec.task, Calibrated):
             self.counts(VALIDATION)
 
     def facts(self, split: str = "train") -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
-        """Each fact of the split with the rows of its sentences, where the task has bags."""
-        chosen = self._split(split)
-        return self.spec.task.facts(chosen.features, chosen.rows)
+        """Each fact of the split with the rows of its sentences; the algorithm needs a `Bagged` task."""
+        chosen, task = self._split(split), self.spec.task
+        assert isinstance(task, Bagged)  # by the algorithm's needs
+        return task.facts(chosen.features, chosen.rows)
 
     def infer(self, split: str, give: Callable[[nn.Module, Any], Tensor], model: nn.Module | None = None) -> PerRow:
         """What `give` makes of each row of the split with this model, or another; `at(batch.index)` finds it again."""
@@ -301,8 +310,11 @@ class Learner:
         return self._splits[name]
 
     def _drawn(self, split: Split, seed: int) -> Split:
-        """The split with what is random about it drawn by the seed."""
-        return replace(split, features=self.spec.task.drawn(split.features, split.rows, seed))
+        """The split with its random features, if it has any, drawn by the seed."""
+        task = self.spec.task
+        if not isinstance(task, Redrawn):
+            return split
+        return replace(split, features=task.redraw(split.features, split.rows, seed))
 
     def _batch(self, split: Split, rows: NDArray[np.int64]) -> Any:
         """`index` counts rows of the split, whatever rows of the corpus these are."""

@@ -34,8 +34,6 @@ def declare() -> Map:
                 "heads": 4,
                 "pieces": 600,
                 "dropout": 0.0,
-                "positions": "sinusoidal",
-                "attention": "beside",
             },
             "training": {"batch_size": 8},
             "federation": {

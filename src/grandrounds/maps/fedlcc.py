@@ -34,8 +34,6 @@ def declare() -> Map:
                 "heads": 2,
                 "pieces": 600,
                 "dropout": 0.0,
-                "positions": "sinusoidal",
-                "attention": "beside",
             },
             "training": {"epochs": 1, "batch_size": 4, "weight_decay": 0.0},
             "federation": {

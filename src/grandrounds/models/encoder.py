@@ -10,10 +10,10 @@ import copy
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -34,7 +34,6 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import logging as transformers_logging
 
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.models.beginnings import LEAST_ROOM, look_beside, room_for_places, sinusoids
 from grandrounds.models.lora import Lora
 from grandrounds.models.word_pieces import SPECIAL, read_pieces, without_capitals
 from grandrounds.models.words import (
@@ -70,26 +69,12 @@ class Size:
     width: int
     heads: int
     pieces: int
-    """At most so many word pieces are learnt, where they don't come from a file."""
+    """The most word pieces to learn, unless they come from a file."""
     dropout: float
-    positions: Literal["random", "sinusoidal"] = "random"
-    """What the embeddings of positions begin as; they are learnt all the same."""
-    attention: Literal["random", "beside"] = "random"
-    """Where heads look to begin with: anywhere, or at the words beside."""
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
             raise ConfigError(f"model.width is {self.width}, which {self.heads} heads can't share; set model.heads")
-        if self.attention != "beside":
-            return
-        if self.positions != "sinusoidal":
-            raise ConfigError("model.attention = 'beside' finds neighbours by model.positions = 'sinusoidal': set both")
-        if room_for_places(self.width, self.heads) < LEAST_ROOM:
-            raise ConfigError(
-                f"model.attention = 'beside' needs heads of at least {LEAST_ROOM} numbers and a width of "
-                f"{4 * LEAST_ROOM}, to tell places apart; with model.width = {self.width} and {self.heads} heads there "
-                "are fewer"
-            )
 
 
 @dataclass(frozen=True)
@@ -100,14 +85,14 @@ class Encoder:
     tokenizer: Any
     config: Any
     weights: str | None
-    """Where pretrained weights lie; None: built from the config alone."""
+    """Where the pretrained weights are; None: built from the config alone."""
     vectors: Path | None = None
-    """A file of word vectors to begin with, for `words`."""
+    """A file of initial word vectors, for `words`."""
     lora: Lora | None = None
-    """Adapters, of which alone gradients are taken."""
+    """Adapters; if set, only they are trained."""
     usage: Tensor | None = field(default=None, compare=False)
-    """How often each word piece was counted, where sites or public text told: what a new head of masked_lm guesses by
-    before it has learnt more."""
+    """How often each word piece occurs, as counted by sites or in public text: a new masked_lm head starts from these
+    frequencies."""
 
     @classmethod
     def find(
@@ -149,8 +134,6 @@ class Encoder:
             hidden_dropout_prob=size.dropout,
             attention_probs_dropout_prob=size.dropout,
         )
-        # These stay with the config where it is saved.
-        config.first_positions, config.first_attention = size.positions, size.attention
         tokenizer.model_max_length = config.max_position_embeddings
         return cls("new", tokenizer, config, None)
 
@@ -178,8 +161,8 @@ class Encoder:
         lora = folder / "lora.json"
         if not lora.exists():
             return found
-        told = json.loads(lora.read_text(encoding="utf-8"))
-        return replace(found, lora=Lora(**{**told, "modules": tuple(told["modules"])}))
+        saved = json.loads(lora.read_text(encoding="utf-8"))
+        return replace(found, lora=Lora(**{**saved, "modules": tuple(saved["modules"])}))
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -190,14 +173,14 @@ class Encoder:
                 raise
             raise GrandRoundsError(f"the tokenizer could not be written to '{folder}': {error}") from error
         self.config.save_pretrained(folder)
-        # Where a folder lay is nobody's business; a hub name has a slash too.
+        # Do not publish where a folder was; a hub name has a slash too.
         name = Path(self.name).name if Path(self.name).is_dir() else self.name
         (folder / "encoder_name").write_text(name + "\n")
         if self.lora is not None:
             (folder / "lora.json").write_text(json.dumps(asdict(self.lora)) + "\n", encoding="utf-8")
 
     def dropping_attention(self, share: float) -> Encoder:
-        """The same, but for how much of its attention is dropped out in training."""
+        """The same encoder with another attention dropout."""
         config = copy.deepcopy(self.config)
         named = [name for name in ("attention_probs_dropout_prob", "attention_dropout") if hasattr(config, name)]
         if not named:
@@ -217,7 +200,7 @@ class Encoder:
     def build(self) -> nn.Module:
         """The network, with room for every word piece of the tokenizer."""
         if self.weights is None:
-            model: nn.Module = self.drawn(AutoModel.from_config)
+            model: nn.Module = AutoModel.from_config(copy.deepcopy(self.config))
         else:
             model, _ = self.pretrained(AutoModel, may_lack=("pooler",))
         # Random new rows: the default, a draw around the mean of 30,000 old ones, takes seconds and no better.
@@ -229,35 +212,24 @@ class Encoder:
             fill_vectors(model.embeddings.weight, self.tokenizer, self.vectors)  # type: ignore[arg-type, union-attr]
         return model if self.lora is None else self.lora.put_into(model, self.name)
 
-    def drawn(self, make: Callable[[Any], Any]) -> Any:
-        """What transformers makes of the config, from scratch."""
-        model = make(copy.deepcopy(self.config))
-        if getattr(self.config, "first_positions", "random") == "sinusoidal":
-            positions = model.base_model.embeddings.position_embeddings.weight
-            with torch.no_grad():
-                positions.copy_(sinusoids(*positions.shape) * self.config.initializer_range)
-        if getattr(self.config, "first_attention", "random") == "beside":
-            look_beside(model.base_model)
-        return model
-
     def pretrained(self, kind: Any, may_lack: tuple[str, ...]) -> tuple[Any, frozenset[str]]:
-        """Such a network of transformers with the weights, and the names of those that it lacked and that are new; only
-        parts that begin with `may_lack` may be, as heads are."""
+        """A `transformers` network of this kind with its weights, and the names of the weights that are new because the
+        checkpoint lacks them; they must start with `may_lack`, as those of heads do."""
         try:
-            model, told = kind.from_pretrained(
+            model, loading = kind.from_pretrained(
                 self.weights, config=copy.deepcopy(self.config), dtype=torch.float32, output_loading_info=True
             )
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             why = str(error).partition("\n")[0]
             problem = f"the weights of encoder '{self.name}' can't be read; fetch them again ({why})"
             raise ConfigError(problem) from error
-        lacking = sorted(name for name in told["missing_keys"] if not name.startswith(may_lack))
+        lacking = sorted(name for name in loading["missing_keys"] if not name.startswith(may_lack))
         if lacking:
             raise ConfigError(
                 f"the weights of encoder '{self.name}' are not those of its config.json: {len(lacking)} are missing, "
                 f"such as {lacking[0]}; name a folder as Hugging Face saves it, or one of masked_lm"
             )
-        return model, frozenset(told["missing_keys"])
+        return model, frozenset(loading["missing_keys"])
 
     @property
     def width(self) -> int:

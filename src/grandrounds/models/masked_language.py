@@ -6,6 +6,7 @@ Face's `BertForPreTraining`, so that a saved model is one of theirs.
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Protocol
 
 import torch
@@ -100,7 +101,7 @@ def _pretraining(encoder: Encoder) -> Any:
     if len(encoder.tokenizer) > config.vocab_size:
         raise ConfigError(f"encoder '{encoder.name}' has {config.vocab_size} word embeddings, its tokenizer more")
     if encoder.weights is None:
-        whole = encoder.drawn(BertForPreTraining)
+        whole = BertForPreTraining(copy.deepcopy(encoder.config))
         lacked = frozenset({BIAS})
     else:
         whole, lacked = encoder.pretrained(BertForPreTraining, may_lack=("cls.", "bert.pooler."))

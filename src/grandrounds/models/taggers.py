@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from grandrounds.errors import ConfigError
 from grandrounds.models.crf import CRFDecoder, SoftmaxDecoder, TagDecoder, words_inside
-from grandrounds.models.draws import drawn_as
 from grandrounds.models.encoder import Encoder, last_hidden
+from grandrounds.models.initialization import initialized_as
 from grandrounds.models.word_layers import (
     BiLSTM,
     CharacterCNN,
@@ -146,13 +146,13 @@ class WordTagger(Tagger):
         """`vectors` [words, width] are pretrained, e.g. GloVe's, and tuned further."""
         super().__init__()
         self.shape = shape = shape or Shape()
-        with drawn_as("words"):
+        with initialized_as("words"):
             self.words = embedding(inputs.words, shape.word_width)
         if vectors is not None:
             start_from(self.words, vectors)
         width = shape.word_width
         if self.characters_by is not None:
-            with drawn_as("characters"):
+            with initialized_as("characters"):
                 self.characters = self._characters(inputs, shape)
             width += self.characters.width
         if self.reads_language:
@@ -161,12 +161,12 @@ class WordTagger(Tagger):
             self.language = LayerMix(inputs.language_layers) if inputs.language_layers > 1 else nn.Identity()
             width += inputs.language
         for name in self.context:
-            with drawn_as(name):
+            with initialized_as(name):
                 layer = self.layer(name, width, shape)
             self.add_module(name, layer)
             width = layer.width
         self.dropout = nn.Dropout(shape.dropout)
-        with drawn_as("crf"):
+        with initialized_as("crf"):
             self.crf = CRFDecoder(width, tags, scheme)
 
     @classmethod
@@ -287,7 +287,7 @@ class BertTagger(Tagger):
         self.encoder = encoder.build()
         self.dropout = nn.Dropout(dropout)
         self.top = "crf" if crf else "output"
-        with drawn_as(self.top):
+        with initialized_as(self.top):
             top = CRFDecoder(encoder.width, tags, scheme) if crf else SoftmaxDecoder(encoder.width, tags)
         self.add_module(self.top, top)
 

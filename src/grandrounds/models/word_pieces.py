@@ -216,8 +216,8 @@ def write_pieces(path: Path, counts: Mapping[str, int], size: int) -> list[str]:
     ordered = {string: counts[string] for string in sorted(counts)}
     pieces = [*SPECIAL, *learn_pieces(ordered, size - len(SPECIAL))]
     path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    told = {"pieces": _digest(path), "usage": piece_counts(ordered, pieces)}
-    usage_beside(path).write_text(json.dumps(told) + "\n", encoding="utf-8")
+    content = {"pieces": _digest(path), "usage": piece_counts(ordered, pieces)}
+    usage_beside(path).write_text(json.dumps(content) + "\n", encoding="utf-8")
     return pieces
 
 
@@ -240,8 +240,8 @@ def read_usage(path: Path) -> list[int] | None:
     if not beside.exists():
         return None
     try:
-        told = json.loads(beside.read_text(encoding="utf-8"))
-        same, usage = told["pieces"] == _digest(path), [int(times) for times in told["usage"]]
+        content = json.loads(beside.read_text(encoding="utf-8"))
+        same, usage = content["pieces"] == _digest(path), [int(times) for times in content["usage"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"'{beside}' can't be read ({error}); merge the vocabulary again, or delete it") from error
     if not same or min(usage, default=0) < 0:

@@ -71,15 +71,7 @@ NOTES = {
         ),
         {"scheme": "by", "by": "specialty", "sites": 5},
         "notes",
-        {
-            "layers": 4,
-            "width": 256,
-            "heads": 4,
-            "pieces": 8000,
-            "dropout": 0.0,
-            "positions": "sinusoidal",
-            "attention": "beside",
-        },
+        {"layers": 4, "width": 256, "heads": 4, "pieces": 8000, "dropout": 0.0},
         training={"batch_size": 4, "learning_rate": 3e-4, "schedule": "linear", "warmup": 0.05},
     ),
     SYNTHETIC_NOTES: NotesCorpus(
@@ -289,8 +281,6 @@ _OF_NOTES: dict[str, Tell] = {
     "word pieces of a row": At("task.length"),
     "next sentences": At("task.next_sentence", lambda on: "yes" if on else "no"),
     "dropout": At("model.dropout", lambda share: OWN if share is None else share),
-    "positions": At("model.positions", lambda begin: begin or OWN),
-    "attention": At("model.attention", lambda begin: begin or OWN),
     **_BOTH,
     "cycles": lambda config: config.federation.rounds,
 }

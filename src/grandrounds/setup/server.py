@@ -35,6 +35,7 @@ from grandrounds.models.word_pieces import (
     write_pieces,
     write_words,
 )
+from grandrounds.tasks.abilities import SingleLabel
 from grandrounds.tasks.masked_lm import MaskedLM
 from grandrounds.tasks.task import Example, Features, Task
 
@@ -102,6 +103,7 @@ def strip(task: Task, examples: Sequence[Example], served: Mapping[str, Sequence
     hidden = frozenset(served.get(UNLABELLED, ()))
     if not hidden:
         return examples
+    assert isinstance(task, SingleLabel)  # the config refuses data.unlabelled for other tasks
     return [task.without_label(example) if row in hidden else example for row, example in enumerate(examples)]
 
 
@@ -230,8 +232,7 @@ def _size(model: Model) -> Size:
     width = model.width or 256
     heads = model.heads or max(width // 64, 1)
     dropout = 0.1 if model.dropout is None else model.dropout
-    begun = (model.positions or "random", model.attention or "random")
-    return Size(model.layers or 4, width, heads, model.pieces or 8000, dropout, *begun)
+    return Size(model.layers or 4, width, heads, model.pieces or 8000, dropout)
 
 
 def _file_of_pieces(model: Model, base: Path, folder: Path) -> Path | None:

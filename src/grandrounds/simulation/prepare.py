@@ -51,6 +51,7 @@ from grandrounds.setup.server import (
     warmed_up,
 )
 from grandrounds.simulation.attackers import ATTACKS
+from grandrounds.tasks.abilities import KnowsFacts
 from grandrounds.tasks.task import Features, Task, no_example, without_patient
 
 
@@ -88,7 +89,8 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     if config.data.mask_overlap:
         notes.update(corpora.mask(config, examples, rows.dealt.sites))
         examples = task.examples(corpora.documents)[0]
-    examples = task.knowing(examples, rows.training(config, examples, corpora))
+    if isinstance(task, KnowsFacts):
+        examples = task.mark_known(examples, rows.training(config, examples, corpora))
     examples = strip(task, examples, rows.served)
     public = public_set(task, examples, rows.served)
     corpora_encoded = _EncodedCorpora(config, base, folder, task, examples, corpora.documents, rows, public)
@@ -215,7 +217,7 @@ class _EncodedCorpora:
         for part, a, b in zip(rows, ends, ends[1:], strict=False):
             made = task.rows(features, np.arange(a, b))
             splits[part] = Split(features, made, documents=documents_of(task, features, made, examples))
-        return _EncodedCorpus(replace(like.spec, task=task, drawn=task.label_parts), features, splits)
+        return _EncodedCorpus(like.spec.with_labels_of(task), features, splits)
 
     def _make(self, name: str) -> _EncodedCorpus:
         config, task, rows = self._config, self._task, self._rows

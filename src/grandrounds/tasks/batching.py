@@ -11,8 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from grandrounds.tasks.abilities import Redrawn
+
 if TYPE_CHECKING:
-    from grandrounds.tasks.task import Features, Task
+    from grandrounds.tasks.task import ExtractionTask, Features, Task
 
 GROUPED_BATCHES = 16  # shuffled rows are sorted by length within this many batches
 JITTER = 0.25  # how far a row may stray from its place by length, so that small sites see new batches each epoch
@@ -73,20 +75,21 @@ def infer(
     return PerRow(values, starts)
 
 
-def predict_logits(
+def predict_outputs(
     task: Task, model: nn.Module, features: Features, rows: NDArray[np.int64], device: torch.device
 ) -> NDArray[np.float32]:
-    """[answers, classes], without dropout."""
-    logits: NDArray[np.float32] = infer(task.logits, model, task.drawn(features, rows, 0), rows, device).values.numpy()
-    return logits
+    """[answers, width]: the task's outputs, without dropout."""
+    seen = task.redraw(features, rows, 0) if isinstance(task, Redrawn) else features
+    outputs: NDArray[np.float32] = infer(task.outputs, model, seen, rows, device).values.numpy()
+    return outputs
 
 
 def predict_probabilities(
-    task: Task, model: nn.Module, features: Features, rows: NDArray[np.int64], device: torch.device
+    task: ExtractionTask, model: nn.Module, features: Features, rows: NDArray[np.int64], device: torch.device
 ) -> NDArray[np.float32]:
-    """[answers, classes], without dropout."""
-    logits = predict_logits(task, model, features, rows, device)
-    probabilities: NDArray[np.float32] = task.probabilities(torch.from_numpy(logits)).numpy()
+    """[answers, width], without dropout."""
+    outputs = predict_outputs(task, model, features, rows, device)
+    probabilities: NDArray[np.float32] = task.probabilities(torch.from_numpy(outputs)).numpy()
     return probabilities
 
 

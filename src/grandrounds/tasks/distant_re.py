@@ -38,8 +38,9 @@ from grandrounds.models.bag_attention import (
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair
 from grandrounds.models.pcnn import CNN, PCNN
+from grandrounds.tasks.abilities import Bagged, PrivateParts
 from grandrounds.tasks.sentence_re import MARKERS, Marked, PairExample, PairFeatures, PairRows, mark_pair
-from grandrounds.tasks.task import NONE, Counts, Reading, Task, check_relations
+from grandrounds.tasks.task import NONE, Counts, ExtractionTask, Reading, check_relations
 
 HEADS: dict[str, type[nn.Module]] = {"pcnn": PCNN, "cnn": CNN, "entity_pair": EntityPair}
 ACROSS = "mentions in no sentence, or in two, in no pair"
@@ -75,14 +76,12 @@ class DistantExample(PairExample):
         return self.pair[0], self.label, self.pair[1]
 
 
-class DistantRE(Task):
+class DistantRE(ExtractionTask, Bagged, PrivateParts):
     name: ClassVar[str] = "distant_re"
     unit: ClassVar[str] = "example"
-    whole: ClassVar[str] = "pair"  # else a model is tested on what it was told
+    whole: ClassVar[str] = "pair"  # otherwise a model would be tested on pairs it was trained on
     markers: ClassVar[Sequence[str]] = MARKERS
     objective: ClassVar[Objective] = AUC
-    bagged: ClassVar[bool] = True
-    one_class: ClassVar[bool] = False  # a pair may have several relations, and a bag has one label for all its rows
     Options: ClassVar[type[DistantREOptions]] = DistantREOptions
     options: DistantREOptions
 
@@ -94,6 +93,10 @@ class DistantRE(Task):
         self._ids = {label: i for i, label in enumerate(self._labels)}
         self.types = frozenset(types)
         """(head type, tail type) that relations join: what `extract` asks about in text that is not labelled."""
+
+    @classmethod
+    def private_parts(cls, options: DistantREOptions, encoder: str) -> Mapping[str, Sequence[str]]:
+        return {"default": ("head",), "nothing": ()}
 
     @classmethod
     def of(cls, options: DistantREOptions, documents: Iterable[Document]) -> Self:
@@ -129,11 +132,11 @@ class DistantRE(Task):
     def candidates(self, documents: Sequence[Document]) -> tuple[list[DistantExample], dict[str, int]]:
         """A sentence with one pair is asked about that; in other text, all pairs of a sentence whose types relations
         join are."""
-        examples, notes = list[DistantExample](), dict[str, int]()
+        examples, warnings = list[DistantExample](), dict[str, int]()
         for index, document in enumerate(documents):
             one = self._labelled(index, document)
-            examples += [one] if one is not None else self._pairs(index, owned(document), notes)
-        return examples, notes
+            examples += [one] if one is not None else self._pairs(index, owned(document), warnings)
+        return examples, warnings
 
     def _labelled(self, index: int, document: Document) -> DistantExample | None:
         """The example of a sentence with two mentions, of two entities or, since some databases relate things to
@@ -154,12 +157,12 @@ class DistantRE(Task):
             mentions = stated.mentions or (head.mentions[0], tail.mentions[-1])
         return self._example(index, 0, document, mentions, NONE if stated is None else stated.type)
 
-    def _pairs(self, index: int, document: Document, notes: dict[str, int]) -> Iterator[DistantExample]:
+    def _pairs(self, index: int, document: Document, warnings: dict[str, int]) -> Iterator[DistantExample]:
         by_sentence: dict[int, list[int]] = {}
         for m, mention in enumerate(document.mentions):
             sentence = document.sentence_of(mention)
             if sentence is None:
-                notes[ACROSS] = notes.get(ACROSS, 0) + 1
+                warnings[ACROSS] = warnings.get(ACROSS, 0) + 1
             else:
                 by_sentence.setdefault(sentence, []).append(m)
         for sentence, members in sorted(by_sentence.items()):
@@ -168,7 +171,7 @@ class DistantRE(Task):
                 if (one.type, other.type) not in self.types:
                     continue
                 if one.start < other.end and other.start < one.end:
-                    notes[OVERLAPPING] = notes.get(OVERLAPPING, 0) + 1
+                    warnings[OVERLAPPING] = warnings.get(OVERLAPPING, 0) + 1
                 else:
                     yield self._example(index, sentence, document, (head, tail), NONE)
 
@@ -290,7 +293,7 @@ class DistantRE(Task):
             logits = logits[surest(logits.log_softmax(dim=1), batch.bag, batch.labels)]
         return F.cross_entropy(logits, batch.labels)  # Eq. 3
 
-    def logits(self, model: Any, batch: DistantRows) -> Tensor:
+    def outputs(self, model: Any, batch: DistantRows) -> Tensor:
         """[sentences, classes], from which bags are scored, for a weighted mean of sentences has as logits that mean
         of theirs; for attention what it weighs by follows, another [sentences, classes]."""
         x = model.represent(batch)
@@ -302,13 +305,13 @@ class DistantRE(Task):
                 return torch.cat([logits, x @ model.head.weight.T], dim=1)
         return logits
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits[:, : len(self._labels)].softmax(dim=1)
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        return outputs[:, : len(self._labels)].softmax(dim=1)
 
-    def bag_scores(self, given: Tensor, bag: Tensor) -> Tensor:
-        """[bags, classes]: each method's rule for a test, from what `logits` gives."""
+    def bag_scores(self, outputs: Tensor, bag: Tensor) -> Tensor:
+        """[bags, classes]: each method's rule for a test, from the sentences' outputs."""
         bags = int(bag[-1]) + 1
-        logits, scores = given[:, : len(self._labels)], given[:, len(self._labels) :]
+        logits, scores = outputs[:, : len(self._labels)], outputs[:, len(self._labels) :]
         match self.options.bag:
             case "one":
                 return largest_in_bag(logits.softmax(dim=1), bag, bags)
@@ -325,8 +328,8 @@ class DistantRE(Task):
                     found[:, r] = view.softmax(dim=1)[:, r]
                 return found
 
-    def counts(self, logits: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64]) -> Counts:
-        gold, scores = self._gold_and_scores(logits, features, rows)
+    def counts(self, outputs: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64]) -> Counts:
+        gold, scores = self._gold_and_scores(outputs, features, rows)
         curve = ranking_curve(gold[:, 1:], scores[:, 1:])
         said = scores[:, 1:] >= DECIDED
         drawn = {f"{axis} {i:03d}": v for axis, values in thinned(curve).items() for i, v in enumerate(values)}
@@ -344,15 +347,15 @@ class DistantRE(Task):
         }
 
     def outcomes(
-        self, logits: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64], units: NDArray[np.int64]
+        self, outputs: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64], units: NDArray[np.int64]
     ) -> Outcomes:
         """Of each pair, whatever documents its sentences are from."""
-        gold, scores = (held[:, 1:] for held in self._gold_and_scores(logits, features, rows))
+        gold, scores = (held[:, 1:] for held in self._gold_and_scores(outputs, features, rows))
         columns = {"gold": gold.astype(np.uint8), "scores": scores}
         return Outcomes("auc", columns, digest_of([np.flatnonzero(pair).tolist() for pair in gold]))
 
     def _gold_and_scores(
-        self, logits: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64]
+        self, outputs: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64]
     ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
         """Both [pairs, labels]."""
         order = np.argsort(features.pairs[rows], kind="stable")
@@ -360,7 +363,7 @@ class DistantRE(Task):
         bag = np.concatenate([[0], (np.diff(keys) != 0).cumsum()]).astype(np.int64)
         gold = np.zeros((bag[-1] + 1, len(self._labels)), dtype=bool)
         gold[bag, features.labels[rows][order]] = True
-        return gold, self.bag_scores(torch.from_numpy(logits[order]), torch.from_numpy(bag)).numpy()
+        return gold, self.bag_scores(torch.from_numpy(outputs[order]), torch.from_numpy(bag)).numpy()
 
     def score(self, counts: Counts) -> dict[str, Any]:
         curve = {axis: [counts[key] for key in sorted(counts) if key.startswith(f"{axis} ")] for axis in AXES}
@@ -394,8 +397,8 @@ class DistantRE(Task):
             best = int(row.argmax())
             if best and row[best] >= threshold:
                 head, tail = (owner[m] for m in example.mentions)
-                told = {"score": f"{row[best]:.4f}"}
-                relations.append(Relation(self._labels[best], head, tail, example.mentions, told))
+                score = {"score": f"{row[best]:.4f}"}
+                relations.append(Relation(self._labels[best], head, tail, example.mentions, score))
         return replace(document, relations=tuple(relations))
 
 

@@ -28,9 +28,10 @@ from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.relation_f1 import best_threshold, pair_counts, pair_score
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.localized_context import LocalizedContext, in_parts, localized_attention
+from grandrounds.tasks.abilities import Calibrated, KnowsFacts, Localized
 from grandrounds.tasks.batching import infer
 from grandrounds.tasks.document_features import MARKER, DocumentFeatures, DocumentRows, mark_document
-from grandrounds.tasks.task import NONE, Counts, Example, Reading, Task, check_relations
+from grandrounds.tasks.task import NONE, Counts, Example, ExtractionTask, Reading, check_relations
 
 OUTSIDE = "relations between entities that are no candidate pair"
 NO_PAIR = "documents without a pair to ask about"
@@ -72,13 +73,16 @@ class DocumentExample(Example):
     """For each pair the relations that the training data state of entities so named; None: nobody has looked."""
 
 
-class DocumentRE(Task):
+@dataclass(frozen=True)
+class LocalizedReading(Reading):
+    context: Tensor
+    """[pairs, width]: c of Eq. 5."""
+
+
+class DocumentRE(ExtractionTask, Localized, Calibrated, KnowsFacts):
     name: ClassVar[str] = "document_re"
     unit: ClassVar[str] = "document"
     markers: ClassVar[Sequence[str]] = (MARKER,)
-    one_class: ClassVar[bool] = False
-    localized: ClassVar[bool] = True
-    calibrates: ClassVar[bool] = True
     Options: ClassVar[type[DocumentREOptions]] = DocumentREOptions
     options: DocumentREOptions
 
@@ -119,7 +123,7 @@ class DocumentRE(Task):
 
     def examples(self, documents: Sequence[Document]) -> tuple[list[DocumentExample], dict[str, int]]:
         examples: list[DocumentExample] = []
-        notes: dict[str, int] = {}
+        warnings: dict[str, int] = {}
         for index, document in enumerate(documents):
             document = owned(document)
             types, ordered = self.asked.types, self.asked.ordered
@@ -129,17 +133,17 @@ class DocumentRE(Task):
                 self._ids[r.type] for r in _distinct(document) if r.type in self._ids and not self._asked(r, gold)
             )
             if outside:
-                notes[OUTSIDE] = notes.get(OUTSIDE, 0) + len(outside)
+                warnings[OUTSIDE] = warnings.get(OUTSIDE, 0) + len(outside)
             if not pairs:
                 why = NO_PAIR if document.mentions else NO_MENTION
-                notes[why] = notes.get(why, 0) + 1
+                warnings[why] = warnings.get(why, 0) + 1
                 continue
             answers = tuple(frozenset(self._id(type) for type in gold[pair]) for pair in pairs)
             stated = [relation for answer in answers for relation in answer]
             commonest = max(sorted(set(stated)), key=stated.count, default=None)
             label = NONE if commonest is None else self.relations[commonest]
             examples.append(DocumentExample(index, 0, label, document, pairs, answers, outside))
-        return examples, notes
+        return examples, warnings
 
     def _asked(self, relation: Relation, pairs: Collection[Pair]) -> bool:
         pair = (relation.head, relation.tail)
@@ -158,7 +162,7 @@ class DocumentRE(Task):
             frozenset()
         )
 
-    def knowing(self, examples: Sequence[DocumentExample], training: Iterable[Document]) -> list[DocumentExample]:
+    def mark_known(self, examples: Sequence[DocumentExample], training: Iterable[Document]) -> list[DocumentExample]:
         """A fact of the training data is a relation between two names (DocRED's Ign-F1)."""
         facts: dict[Pair, set[int]] = {}
         for document in training:
@@ -215,16 +219,19 @@ class DocumentRE(Task):
         adaptive = self.options.threshold == "adaptive"
         return LocalizedContext(encoder, len(self.relations) + adaptive, self.options.block)
 
-    def read(self, model: nn.Module, batch: DocumentRows) -> Reading:
+    def read(self, model: nn.Module, batch: DocumentRows) -> LocalizedReading:
         found = model(batch)
-        return Reading(found.logits, found.pair, found.context)
+        return LocalizedReading(found.logits, found.pair, found.context)
+
+    def localized_context(self, reading: Reading) -> Tensor:
+        return cast("LocalizedReading", reading).context
 
     def grade(self, reading: Reading, batch: DocumentRows) -> Tensor:
         if self.options.threshold == "adaptive":
             return adaptive_threshold_loss(reading.logits, batch.labels)
         return binary_cross_entropy(reading.logits, batch.labels)
 
-    def logits(self, model: nn.Module, batch: DocumentRows) -> Tensor:
+    def outputs(self, model: nn.Module, batch: DocumentRows) -> Tensor:
         """[pairs, relations]: how far above its threshold a relation is."""
         return self._above(model, model(batch).logits)
 
@@ -233,27 +240,27 @@ class DocumentRE(Task):
             return logits[:, 1:] - logits[:, :1]
         return logits - cast("LocalizedContext", model).threshold
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """A half is where a relation begins to hold."""
-        return logits.sigmoid()
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """A relation holds above 0.5."""
+        return outputs.sigmoid()
 
     def calibrate(
-        self, model: nn.Module, logits: NDArray[np.float32], features: DocumentFeatures, rows: NDArray[np.int64]
+        self, model: nn.Module, outputs: NDArray[np.float32], features: DocumentFeatures, rows: NDArray[np.int64]
     ) -> NDArray[np.float32]:
         if self.options.threshold != "validation":
-            return logits
+            return outputs
         threshold = cast("LocalizedContext", model).threshold
-        threshold.fill_(best_threshold(features.gold(rows), logits))
-        calibrated: NDArray[np.float32] = logits - threshold.item()
+        threshold.fill_(best_threshold(features.gold(rows), outputs))
+        calibrated: NDArray[np.float32] = outputs - threshold.item()
         return calibrated
 
     def uncalibrate(self, model: nn.Module) -> None:
         cast("LocalizedContext", model).threshold.zero_()
 
-    def counts(self, logits: NDArray[np.float32], features: DocumentFeatures, rows: NDArray[np.int64]) -> Counts:
+    def counts(self, outputs: NDArray[np.float32], features: DocumentFeatures, rows: NDArray[np.int64]) -> Counts:
         held = features.outside(rows)
         return pair_counts(
-            features.gold(rows), logits > 0, self.relations, features.within(rows), features.seen(rows), held
+            features.gold(rows), outputs > 0, self.relations, features.within(rows), features.seen(rows), held
         )
 
     def score(self, counts: Counts) -> dict[str, Any]:

@@ -22,17 +22,17 @@ from torch.nn import functional as F
 
 from grandrounds.data.clinical import clinical_sentences
 from grandrounds.data.documents import Document, Span
-from grandrounds.errors import ConfigError, DataError, GrandRoundsError
+from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.score import LOSS, Objective
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.masked_language import MaskedLanguage
+from grandrounds.tasks.abilities import PrivateParts, Redrawn
 from grandrounds.tasks.language_features import LanguageFeatures, LanguageRows, Specials, pack
 from grandrounds.tasks.masking import Masking
 from grandrounds.tasks.task import Counts, Example, Reading, Task
 
 NOTE = "note"
 """The one label: text is its own answer."""
-NO_ANSWERS = "a masked language model finds nothing in a document: give its folder as model.encoder of another task"
 EMPTY = "documents without text"
 OUTSIDE = "documents with text outside of their sentences, which is not learnt"
 UNREAD = "CMZ"
@@ -79,12 +79,10 @@ class LanguageReading(Reading):
     """[rows, 2]: the logits of whether B follows A, or is another text."""
 
 
-class MaskedLM(Task):
+class MaskedLM(Task, Redrawn, PrivateParts):
     name: ClassVar[str] = "masked_lm"
     unit: ClassVar[str] = "document"
-    one_class: ClassVar[bool] = False
     objective: ClassVar[Objective] = LOSS
-    finds: ClassVar[str] = "nothing"
     Options: ClassVar[type[MaskedLMOptions]] = MaskedLMOptions
     options: MaskedLMOptions
 
@@ -120,9 +118,6 @@ class MaskedLM(Task):
         ]
         left_out = {EMPTY: len(documents) - len(notes), OUTSIDE: sum(map(_outside, notes))}
         return notes, {what: number for what, number in left_out.items() if number}
-
-    def without_answers(self, document: Document) -> Document:
-        return document
 
     def text(self, example: Note) -> str:
         return example.text
@@ -183,7 +178,7 @@ class MaskedLM(Task):
     def examples_of(self, features: LanguageFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return features.documents[rows]
 
-    def drawn(self, features: LanguageFeatures, rows: NDArray[np.int64], seed: int) -> LanguageFeatures:
+    def redraw(self, features: LanguageFeatures, rows: NDArray[np.int64], seed: int) -> LanguageFeatures:
         return features.drawn(rows, seed)
 
     # The network and its score
@@ -201,7 +196,7 @@ class MaskedLM(Task):
             loss = loss + F.cross_entropy(reading.unrelated, batch.unrelated)
         return loss
 
-    def logits(self, model: nn.Module, batch: LanguageRows) -> Tensor:
+    def outputs(self, model: nn.Module, batch: LanguageRows) -> Tensor:
         """[rows, tallies]: a row's sums; its logits, over the whole vocabulary at each mask, would be gigabytes."""
         reading = self.read(model, batch)
         rows, length = batch.input_ids.shape
@@ -216,11 +211,8 @@ class MaskedLM(Task):
         tallies[:, 5] = 1
         return tallies
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        raise GrandRoundsError(NO_ANSWERS)
-
-    def counts(self, logits: NDArray[np.float32], features: LanguageFeatures, rows: NDArray[np.int64]) -> Counts:
-        sums = logits.astype(np.float64).reshape(-1, len(TALLIES)).sum(axis=0)  # of no row there is not even a width
+    def counts(self, outputs: NDArray[np.float32], features: LanguageFeatures, rows: NDArray[np.int64]) -> Counts:
+        sums = outputs.astype(np.float64).reshape(-1, len(TALLIES)).sum(axis=0)  # of no row there is not even a width
         counted = dict(zip(TALLIES, sums.tolist(), strict=True))
         return counted if self.options.next_sentence else {k: v for k, v in counted.items() if "next" not in k}
 
@@ -238,11 +230,6 @@ class MaskedLM(Task):
         if "next_right" in counts:
             score |= {"next_loss": counts["next_nats"] / rows, "next_accuracy": counts["next_right"] / rows}
         return {**score, "n": int(counts["masked"]), "per_class": {}}
-
-    def annotate(
-        self, document: Document, examples: Sequence[Any], probabilities: NDArray[np.float32], threshold: float
-    ) -> Document:
-        raise GrandRoundsError(NO_ANSWERS)
 
 
 def _outside(note: Note) -> bool:

@@ -32,11 +32,12 @@ from grandrounds.models.encoder import Encoder
 from grandrounds.models.taggers import DECODER, DEFAULT, NOTHING, TAGGERS, BertTagger, Inputs, Shape, Tagger
 from grandrounds.models.word_layers import embedding
 from grandrounds.models.words import draw_by_word, fill_vectors
+from grandrounds.tasks.abilities import OwnLabels, PrivateParts
 from grandrounds.tasks.ner_features import LETTERS, Answers, PieceFeatures, TagRows, WordFeatures
 from grandrounds.tasks.ner_language import Language, LanguageStates, find_language
 from grandrounds.tasks.ner_pieces import pieces_of
 from grandrounds.tasks.ner_words import sentences_of, tagged, word_sentences
-from grandrounds.tasks.task import NONE, Counts, Example, Reading, Task
+from grandrounds.tasks.task import NONE, Counts, Example, ExtractionTask, Reading
 
 OTHER_TYPES = "mentions of types that task.labels leaves out"
 MERGED = "mentions beside another of their type, which the scheme IO can't part"
@@ -117,13 +118,10 @@ class TagReading(Reading):
     decoder: TagDecoder
 
 
-class NER(Task):
+class NER(ExtractionTask, OwnLabels, PrivateParts):
     name: ClassVar[str] = "ner"
     unit: ClassVar[str] = "sentence"
-    one_class: ClassVar[bool] = False
     finds: ClassVar[str] = "mentions"
-    labels_may_differ: ClassVar[bool] = True
-    label_parts: ClassVar[Sequence[str]] = ("crf", "output")
     Options: ClassVar[type[NEROptions]] = NEROptions
     options: NEROptions
 
@@ -140,6 +138,9 @@ class NER(Task):
             return {DEFAULT: top, DECODER: top, NOTHING: ()}
         named = options.tagger or ("cnn_clstm_crf" if options.language is None else "elmoner")
         return TAGGERS[named].splits()
+
+    def label_parts(self) -> Sequence[str]:
+        return ("crf", "output")
 
     @classmethod
     def of(cls, options: NEROptions, documents: Iterable[Document]) -> Self:
@@ -184,9 +185,9 @@ class NER(Task):
 
     def examples(self, documents: Sequence[Document]) -> tuple[list[SentenceExample], dict[str, int]]:
         examples: list[SentenceExample] = []
-        notes: Counter[str] = Counter()
+        warnings: Counter[str] = Counter()
         for index, document in enumerate(documents):
-            for sentence in word_sentences(document, self._named(document, notes), notes):
+            for sentence in word_sentences(document, self._named(document, warnings), warnings):
                 start, end = sentence.span
                 counted = Counter(type for *_, type in sentence.gold)
                 examples.append(
@@ -201,14 +202,14 @@ class NER(Task):
                     )
                 )
         if self.options.scheme == "IO":
-            notes[MERGED] += sum(map(_merged, examples))
-        return examples, dict(+notes)
+            warnings[MERGED] += sum(map(_merged, examples))
+        return examples, dict(+warnings)
 
-    def _named(self, document: Document, notes: Counter[str]) -> list[Mention]:
+    def _named(self, document: Document, warnings: Counter[str]) -> list[Mention]:
         """The mentions that the task looks for."""
         known = [mention for mention in document.mentions if mention.type in self.types]
         if self.options.labels is not None:
-            notes[OTHER_TYPES] += len(document.mentions) - len(known)
+            warnings[OTHER_TYPES] += len(document.mentions) - len(known)
         elif len(known) < len(document.mentions):
             strange = min({mention.type for mention in document.mentions}.difference(self.types))
             raise DataError(
@@ -318,7 +319,7 @@ class NER(Task):
     def loss(self, model: nn.Module, batch: TagRows) -> Tensor:
         return cast("Tagger", model).loss(batch, batch.tags)  # type: ignore[arg-type]  # of one of the two kinds
 
-    def logits(self, model: nn.Module, batch: TagRows) -> Tensor:
+    def outputs(self, model: nn.Module, batch: TagRows) -> Tensor:
         """[words, 1 + tags]: which tag each word has in the best sequence, and how probable each tag is there."""
         tagger = cast("Tagger", model)
         emissions = tagger(batch)
@@ -326,20 +327,20 @@ class NER(Task):
         likely = tagger.decoder.marginals(emissions, batch.lengths).float()  # bfloat16 could not count to 300 tags
         return torch.cat([best[:, :, None], likely], dim=2)[words_inside(batch.lengths, best.shape[1])]
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """As they are."""
-        return logits
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """As they are: the best tag of each word, then the probability of every tag."""
+        return outputs
 
     def counts(
-        self, logits: NDArray[np.float32], features: WordFeatures | PieceFeatures, rows: NDArray[np.int64]
+        self, outputs: NDArray[np.float32], features: WordFeatures | PieceFeatures, rows: NDArray[np.int64]
     ) -> Counts:
         gold = [features.said.gold[row] for row in rows.tolist()]
-        parts = np.split(logits, features.said.words[rows].cumsum()[:-1])
+        parts = np.split(outputs, features.said.words[rows].cumsum()[:-1])
         return span_counts(gold, [self._spans(part) for part in parts], self.types)
 
-    def _spans(self, given: NDArray[np.float32]) -> list[WordSpan]:
-        """The mentions of a sentence, from its rows of `logits`."""
-        return spans_of([self.tags[i] for i in given[:, 0].astype(np.int64).tolist()])
+    def _spans(self, outputs: NDArray[np.float32]) -> list[WordSpan]:
+        """The mentions of a sentence, from the outputs of its words."""
+        return spans_of([self.tags[i] for i in outputs[:, 0].astype(np.int64).tolist()])
 
     def score(self, counts: Counts) -> dict[str, Any]:
         """Also of a site whose types are its own."""
@@ -354,13 +355,13 @@ class NER(Task):
         probabilities: NDArray[np.float32],
         threshold: float,
     ) -> Document:
-        """A mention's score is the probability of the least sure of its tags."""
+        """A mention's score is the lowest probability among its tags."""
         parts = np.split(probabilities, np.cumsum([len(example.words) for example in examples])[:-1])
         mentions, number = list[Mention](), count(1)
         for example, part in zip(examples, parts, strict=True):
-            sure = part[np.arange(len(part)), 1 + part[:, 0].astype(np.int64)]
+            confidence = part[np.arange(len(part)), 1 + part[:, 0].astype(np.int64)]
             for first, past, type in self._spans(part):
-                score = float(sure[first:past].min())
+                score = float(confidence[first:past].min())
                 if score >= threshold:
                     start, end = example.start + example.words[first].start, example.start + example.words[past - 1].end
                     mentions.append(Mention(start, end, type, f"T{next(number)}", attributes={"score": f"{score:.4f}"}))

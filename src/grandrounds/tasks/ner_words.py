@@ -50,12 +50,12 @@ def sentences_of(document: Document) -> tuple[Span, ...]:
     return document.sentences or split_sentences(document.text)
 
 
-def word_sentences(document: Document, mentions: Iterable[Mention], notes: Counter[str]) -> list[WordSentence]:
+def word_sentences(document: Document, mentions: Iterable[Mention], warnings: Counter[str]) -> list[WordSentence]:
     """All sentences with a word in them; what becomes of the mentions is counted."""
     pattern = BETWEEN_SPACES if document.attributes.get("tokens") == "between white space" else WORD
     spans = sentences_of(document)
     words = [[Span(*found.span()) for found in pattern.finditer(document.text, *span)] for span in spans]
-    gold = _places([word for inside in words for word in inside], list(map(len, words)), document, mentions, notes)
+    gold = _places([word for inside in words for word in inside], list(map(len, words)), document, mentions, warnings)
     return [
         WordSentence(number, span, tuple(inside), tuple(sorted(gold[number])))
         for number, (span, inside) in enumerate(zip(spans, words, strict=True))
@@ -73,30 +73,34 @@ def tagged(gold: Iterable[WordSpan], words: int) -> list[WordSpan]:
 
 
 def _places(
-    words: Sequence[Span], counts: Sequence[int], document: Document, mentions: Iterable[Mention], notes: Counter[str]
+    words: Sequence[Span],
+    counts: Sequence[int],
+    document: Document,
+    mentions: Iterable[Mention],
+    warnings: Counter[str],
 ) -> list[set[WordSpan]]:
     """For each sentence the mentions that begin in it, by its words. `counts` are the sentences' numbers of words."""
     starts, ends = [word.start for word in words], [word.end for word in words]
     begins = [0, *accumulate(counts)][:-1]
     gold: list[set[WordSpan]] = [set() for _ in counts]
     for mention in mentions:
-        notes[IN_PIECES] += bool(mention.fragments)
+        warnings[IN_PIECES] += bool(mention.fragments)
         first, past = bisect_right(ends, mention.start), bisect_left(starts, mention.end)
         inside = sum(min(mention.end, word.end) - max(mention.start, word.start) for word in words[first:past])
         # The last sentence that begins at or before this word has it: those without words begin there too.
         sentence = bisect_right(begins, min(first, len(words) - 1)) - 1
         if first >= past or inside < len("".join(document.surface(mention).split())):
-            notes[OUTSIDE] += 1
+            warnings[OUTSIDE] += 1
             if sentence >= 0 and counts[sentence]:
                 free = counts[sentence] + len(words) + len(gold[sentence])  # past what a mention across an end covers
                 gold[sentence].add((free, free + 1, mention.type))
             continue
         span = (first - begins[sentence], past - begins[sentence], mention.type)
-        notes[ACROSS] += span[1] > counts[sentence]
-        notes[WIDENED] += starts[first] < mention.start or mention.end < ends[past - 1]
-        notes[TWICE] += span in gold[sentence]
+        warnings[ACROSS] += span[1] > counts[sentence]
+        warnings[WIDENED] += starts[first] < mention.start or mention.end < ends[past - 1]
+        warnings[TWICE] += span in gold[sentence]
         gold[sentence].add(span)
     for number, spans in enumerate(gold):
         within = [span for span in spans if span[1] <= counts[number]]
-        notes[OVERLAPPING] += len(within) - len(tagged(within, counts[number]))
+        warnings[OVERLAPPING] += len(within) - len(tagged(within, counts[number]))
     return gold

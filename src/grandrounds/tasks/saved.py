@@ -23,8 +23,8 @@ from grandrounds.errors import GrandRoundsError, unknown
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import without_adapters
 from grandrounds.registry import TASKS
-from grandrounds.tasks.batching import predict_logits, predict_probabilities
-from grandrounds.tasks.task import Task, no_example
+from grandrounds.tasks.batching import predict_outputs, predict_probabilities
+from grandrounds.tasks.task import ExtractionTask, Task, no_example
 
 
 @dataclass(frozen=True)
@@ -35,36 +35,50 @@ class Extractor:
     encoder: Encoder
     model: nn.Module
 
+    @property
+    def extraction(self) -> ExtractionTask:
+        """The task, if it finds something in documents."""
+        if not isinstance(self.task, ExtractionTask):
+            raise GrandRoundsError(
+                f"a '{self.task.name}' model finds nothing in a document: "
+                "give its folder as model.encoder of another task"
+            )
+        return self.task
+
     def extract(self, document: Document, threshold: float = 0.0) -> Document:
         """The document with what the model finds in place of what it came with; scores are in `attributes`."""
-        bare = self.task.without_answers(document)
-        examples, _ = self.task.candidates([bare])
+        task = self.extraction
+        bare = task.without_answers(document)
+        examples, _ = task.candidates([bare])
         if not examples:
             return bare
-        features = self.task.features(examples, self.encoder)
-        return self.task.find(bare, examples, features, self.model, threshold)
+        features = task.features(examples, self.encoder)
+        return task.find(bare, examples, features, self.model, threshold)
 
     def left_out(self, documents: Sequence[Document]) -> Mapping[str, int]:
         """What `extract` passes over in these documents, counted."""
-        return self.task.candidates([self.task.without_answers(document) for document in documents])[1]
+        task = self.extraction
+        return task.candidates([task.without_answers(document) for document in documents])[1]
 
     def probabilities(self, examples: Sequence[Any]) -> NDArray[np.float32]:
         """[examples, classes]"""
         features = self.task.features(examples, self.encoder)
         rows = np.arange(len(examples))
-        return predict_probabilities(self.task, self.model, features, rows, torch.device("cpu"))
+        return predict_probabilities(self.extraction, self.model, features, rows, torch.device("cpu"))
 
     def evaluate(self, documents: Sequence[Document]) -> tuple[dict[str, Any], Mapping[str, int]]:
         """The score on annotated documents, and what was left out."""
-        examples, notes = self.task.examples(documents)
+        examples, warnings = self.task.examples(documents)
         if not examples:
-            raise no_example(self.task, "the corpus holds", notes)
+            raise no_example(self.task, "the corpus holds", warnings)
         features = self.task.features(examples, self.encoder)
         rows = self.task.rows(features, np.arange(len(examples)))
         if not len(rows):
-            raise no_example(self.task, "the corpus holds", {**notes, "documents without a word piece": len(examples)})
-        logits = predict_logits(self.task, self.model, features, rows, torch.device("cpu"))
-        return self.task.score(self.task.counts(logits, features, rows)), notes
+            raise no_example(
+                self.task, "the corpus holds", {**warnings, "documents without a word piece": len(examples)}
+            )
+        outputs = predict_outputs(self.task, self.model, features, rows, torch.device("cpu"))
+        return self.task.score(self.task.counts(outputs, features, rows)), warnings
 
 
 def save_model(folder: Path, task: Task, encoder: Encoder, model: nn.Module, card: str = "") -> None:

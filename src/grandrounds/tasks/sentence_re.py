@@ -25,6 +25,7 @@ from grandrounds.metrics.relation_f1 import relation_counts, relation_score
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair, SentenceOnly
 from grandrounds.models.ranking_cnn import RankingCNN, ranking_loss
+from grandrounds.tasks.abilities import PrivateParts, SingleLabel
 from grandrounds.tasks.task import (
     NO_CLASS,
     NO_LABEL,
@@ -32,8 +33,8 @@ from grandrounds.tasks.task import (
     Batch,
     Counts,
     Example,
+    ExtractionTask,
     Reading,
-    Task,
     check_relations,
 )
 
@@ -75,7 +76,7 @@ class PairExample(Example):
     """The corpus came with the mentions already replaced."""
 
 
-class SentenceRE(Task):
+class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
     name: ClassVar[str] = "sentence_re"
     unit: ClassVar[str] = "sentence"
     markers: ClassVar[Sequence[str]] = MARKERS
@@ -87,6 +88,10 @@ class SentenceRE(Task):
         self._labels = (NONE, *labels)
         self.pairs = frozenset(pairs)
         self._ids = {label: i for i, label in enumerate(self._labels)}
+
+    @classmethod
+    def private_parts(cls, options: SentenceREOptions, encoder: str) -> Mapping[str, Sequence[str]]:
+        return {"default": ("head",), "nothing": ()}
 
     @classmethod
     def of(cls, options: SentenceREOptions, documents: Iterable[Document]) -> Self:
@@ -119,25 +124,25 @@ class SentenceRE(Task):
 
     def examples(self, documents: Sequence[Document]) -> tuple[list[PairExample], dict[str, int]]:
         examples: list[PairExample] = []
-        notes: dict[str, int] = {}
+        warnings: dict[str, int] = {}
         for index, document in enumerate(documents):
-            examples += self._document_examples(index, document, notes)
-        return examples, notes
+            examples += self._document_examples(index, document, warnings)
+        return examples, warnings
 
-    def _document_examples(self, index: int, document: Document, notes: dict[str, int]) -> Iterator[PairExample]:
-        gold = self._gold(document, notes)
+    def _document_examples(self, index: int, document: Document, warnings: dict[str, int]) -> Iterator[PairExample]:
+        gold = self._gold(document, warnings)
         by_sentence: dict[int, list[int]] = {}
         for m, mention in enumerate(document.mentions):
             sentence = document.sentence_of(mention)
             if sentence is None:
-                _note(notes, "mentions across a sentence boundary, in no pair")
+                _warn(warnings, "mentions across a sentence boundary, in no pair")
             else:
                 by_sentence.setdefault(sentence, []).append(m)
         for sentence, members in sorted(by_sentence.items()):
             for pair in self._candidates(document, members):
                 head, tail = (document.mentions[m] for m in pair)
                 if head.start < tail.end and tail.start < head.end:
-                    _note(notes, "pairs of overlapping mentions, which can't both be marked")
+                    _warn(warnings, "pairs of overlapping mentions, which can't both be marked")
                     continue
                 start, end = document.sentences[sentence]
                 yield PairExample(
@@ -152,7 +157,7 @@ class SentenceRE(Task):
                     blinded="blinded" in head.attributes and "blinded" in tail.attributes,
                 )
         if gold:
-            _note(notes, ACROSS, len(gold))
+            _warn(warnings, ACROSS, len(gold))
 
     def _candidates(self, document: Document, members: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Ordered pairs of a sentence's mentions whose types may be joined; one order, the text's, for equal types."""
@@ -163,7 +168,7 @@ class SentenceRE(Task):
             if _types(document, (second, first)) in self.pairs and not _same_type(document, first, second):
                 yield second, first
 
-    def _gold(self, document: Document, notes: dict[str, int]) -> dict[tuple[int, int], str]:
+    def _gold(self, document: Document, warnings: dict[str, int]) -> dict[tuple[int, int], str]:
         gold: dict[tuple[int, int], str] = {}
         for relation in document.relations:
             if relation.type not in self._ids:
@@ -173,7 +178,7 @@ class SentenceRE(Task):
                 )
             pairs = list(_mention_pairs(document, relation))
             if not pairs:
-                _note(notes, ACROSS)
+                _warn(warnings, ACROSS)
             for pair in pairs:
                 head, tail = (document.mentions[m] for m in pair)
                 if _same_type(document, *pair) and (tail.start, tail.end) < (head.start, head.end):
@@ -182,11 +187,14 @@ class SentenceRE(Task):
                         pair[0],
                     )  # as _candidates orders them: the order must not give a relation away
                 if gold.setdefault(pair, relation.type) != relation.type:
-                    _note(notes, "second relations of a pair, which has one class")
+                    _warn(warnings, "second relations of a pair, which has one class")
         return gold
 
     def without_answers(self, document: Document) -> Document:
         return replace(document, relations=())
+
+    def without_label(self, example: PairExample) -> PairExample:
+        return replace(example, label=NO_LABEL)
 
     # From examples to numbers
 
@@ -259,15 +267,15 @@ class SentenceRE(Task):
         criterion = ranking_loss if self.options.head == "ranking_cnn" else F.cross_entropy
         return criterion(reading.logits, batch.labels)
 
-    def logits(self, model: nn.Module, batch: PairRows) -> Tensor:
+    def outputs(self, model: nn.Module, batch: PairRows) -> Tensor:
         logits: Tensor = model(batch)
         return logits
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.softmax(dim=1)
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(dim=1)
 
-    def counts(self, logits: NDArray[np.float32], features: PairFeatures, rows: NDArray[np.int64]) -> Counts:
-        return relation_counts(features.labels[rows], logits.argmax(axis=1), self._labels)
+    def counts(self, outputs: NDArray[np.float32], features: PairFeatures, rows: NDArray[np.int64]) -> Counts:
+        return relation_counts(features.labels[rows], outputs.argmax(axis=1), self._labels)
 
     def score(self, counts: Counts) -> dict[str, Any]:
         return relation_score(counts, self._labels)
@@ -407,5 +415,5 @@ def _same_type(document: Document, first: int, second: int) -> bool:
     return document.mentions[first].type == document.mentions[second].type
 
 
-def _note(notes: dict[str, int], what: str, count: int = 1) -> None:
-    notes[what] = notes.get(what, 0) + count
+def _warn(warnings: dict[str, int], what: str, count: int = 1) -> None:
+    warnings[what] = warnings.get(what, 0) + count

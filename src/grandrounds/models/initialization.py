@@ -1,4 +1,4 @@
-"""Initial weights that depend on the seed and on what they are for, not on what was built before."""
+"""Initial weights that depend on the seed and the name of a part, not on what was built before."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 
 @contextmanager
-def drawn_as(part: str) -> Iterator[None]:
-    """A part of a model whose weights are the same at all who build it from the same seed: also where what lies below
-    it was loaded at one and drawn at another."""
+def initialized_as(part: str) -> Iterator[None]:
+    """Initialise a part of a model from the seed and the part's name alone, so that it is the same for everybody, even
+    if the layers below it were loaded at one site and initialised at another."""
     digest = blake2b(f"{torch.initial_seed()} {part}".encode(), digest_size=8).digest()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int.from_bytes(digest, "big") >> 1)
