@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from experiments.differences import arms_of
 
-from grandrounds.errors import GrandRoundsError
 from grandrounds.metrics.outcomes import outcomes_of_run
+from grandrounds.metrics.score import F1, Score
 from grandrounds.reports.comparison import comparison
 from grandrounds.reports.tables import to_json
 from grandrounds.runs.choice import Choice
@@ -239,12 +239,6 @@ def test_a_search_for_nothing_is_refused(config: Path) -> None:
 
 
 def test_what_a_search_tells_has_no_path_of_the_machine() -> None:
-    found = {"precision": 0.5, "recall": 0.5, "f1": 0.5, "n": 4}
     setting = {"model.encoder": "/somewhere/minilm", "training.learning_rate": 0.1}
-    told = Choice([(setting, found)], None, []).to_dict()
+    told = Choice(F1, [(setting, Score(f1=0.5))], None, []).to_dict()
     assert told["best"] == told["rows"][0]["setting"] == {"model.encoder": "minilm", "training.learning_rate": 0.1}
-
-
-def test_a_search_without_a_validation_score_chooses_nothing() -> None:
-    with pytest.raises(GrandRoundsError, match="a run has no score on validation data"):
-        Choice.of({"training.epochs": [1]}, [{"training.epochs": 1}], [{"validation": None, "test": None}])

@@ -12,6 +12,7 @@ import tomli_w
 from rich.console import Console
 
 from grandrounds.cli.scores import score_table
+from grandrounds.metrics.score import Score
 from grandrounds.runs.loop import summary
 from tests.cli.commands import Outcome, run
 from tests.reports.fixture_runs import ranked, score
@@ -96,7 +97,7 @@ def test_a_search_chooses_by_auc_and_says_so(bags: Path, tmp_path: Path) -> None
 
 def lines(score: dict[str, object]) -> list[str]:
     console = Console(width=80, file=io.StringIO(), record=True)
-    console.print(score_table("test", score))
+    console.print(score_table("test", Score.model_validate(score)))
     return [" ".join(line.replace("│", " ").split()) for line in console.export_text().splitlines()]
 
 
