@@ -24,7 +24,7 @@ from grandrounds.tasks.task import Counts
 
 Ts = TypeVarTuple("Ts")
 Sent = Payload | tuple[Payload, ...]
-"""What a site method gives: a payload, or several."""
+"""What a site method returns: a payload, or several."""
 R = TypeVar("R", bound=Sent)
 Method = TypeVar("Method", bound=Callable[..., Sent])
 Kinds = type[Payload] | tuple[type[Payload], ...]
@@ -33,7 +33,7 @@ A = TypeVar("A", bound="type[Algorithm]")
 
 @dataclass(frozen=True)
 class Registration:
-    """What a site says of itself once, before round 1."""
+    """What a site registers once, before round 1."""
 
     site: str
     counts: Mapping[str, int]
@@ -56,7 +56,7 @@ class Reply(Generic[R]):
     payload: R
     """A cursor: valid until the next reply."""
     weight: float
-    """The site's say in a mean, by federation.weight_by: a registered count, or 1."""
+    """The site's weight in a mean, by federation.weight_by: a registered count, or 1."""
 
 
 class Cohort:
@@ -81,7 +81,7 @@ class Cohort:
 
 
 class Algorithm:
-    """A frozen dataclass whose fields are its options. It keeps nothing on itself: it is made anew at every site."""
+    """A frozen dataclass whose fields are its options. It has no state, since every site builds its own instance."""
 
     name: ClassVar[str]
     pooled: ClassVar[bool] = False
@@ -97,7 +97,7 @@ class Algorithm:
     trains_server: ClassVar[bool] = False
     """The server trains on its public set, for server.epochs of the config."""
     server_epochs: ClassVar[int | None] = None
-    """Epochs of it unless the config says; None: as many as sites take."""
+    """The server's epochs unless the config sets them; None: as many as at sites."""
     weight_by: ClassVar[str] = "examples"
     """What the paper weighs a mean by, unless federation.weight_by says otherwise."""
 
@@ -127,7 +127,7 @@ class Algorithm:
         return ("fp32", "fp16")
 
     def start(self, server: Server, cohort: Cohort) -> None:
-        """Before round 1: add to server.state what must live on."""
+        """Before round 1: add to server.state what must persist between rounds."""
 
     def round(self, server: Server, cohort: Cohort) -> None:
         raise NotImplementedError
@@ -159,7 +159,7 @@ def algorithm(name: str) -> Callable[[A], A]:
 
 
 def on_site(method: Method) -> Method:
-    """Mark what runs at a site."""
+    """Mark a method that runs at a site."""
     method.__on_site__ = True  # type: ignore[attr-defined]  # functions do take attributes
     return method
 

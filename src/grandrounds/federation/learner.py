@@ -56,14 +56,14 @@ VALIDATION, TEST = "validation", "test"
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of a corpus's features: what a learner may look at under one name."""
+    """Rows of a corpus's features that a learner may use, under one name."""
 
     features: Features
     rows: NDArray[np.int64]
     digest: str = ""
-    """Of the public set: what a site and the server compare to know that they hold the same one."""
+    """Of the public set: the site and the server compare it to make sure that they hold the same one."""
     documents: NDArray[np.int64] | None = None
-    """The document of each row, in the order of the corpus; None: each row is by itself."""
+    """The document of each row; None: each row is a document of its own."""
     labelled: NDArray[np.int64] | None = None
     """Which of the rows have a label, as places in them; None: all."""
 
@@ -78,7 +78,7 @@ class Split:
 
 @dataclass(frozen=True)
 class LearnerSpec:
-    """How learners of a federation work: the same for all of them, but for the encoder that a site may choose."""
+    """How learners of a federation work; only the encoder may differ between sites."""
 
     task: Task
     encoder: Encoder
@@ -87,17 +87,17 @@ class LearnerSpec:
     server: Training
     """At the server."""
     rounds: int
-    """Of the whole run: where schedules end."""
+    """Rounds of the whole run, where learning-rate schedules end."""
     seed: int
     device: torch.device
     start: Path | None = None
     """Weights to start from, instead of the encoder's and a random head."""
     drawn: Sequence[str] = ()
-    """Parts that are random all the same: those that a site's own label set shapes."""
+    """Parts that start random anyway, because their shapes depend on the site's own label set."""
 
     @cached_property
     def model_key(self) -> str:
-        """The same for all whose models have the same shapes and start."""
+        """Equal for learners whose models have the same shapes and start."""
         schema = json.dumps(self.task.schema(), sort_keys=True, default=str)
         return f"{self.encoder.name} {sha256(schema.encode()).hexdigest()[:16]}"
 
@@ -128,9 +128,9 @@ class Learner:
         self._splits = splits
         self._trainings = 0
         self.work = Work()
-        """Done since this learner was asked, or since the server began the round."""
+        """Steps and examples since this learner was asked, or since the server began the round."""
         self.outcomes: dict[str, Outcomes] | None = None
-        """By split, once it is a dict: then `counts` keeps there what its counts are made of."""
+        """By split. If it is a dict, `counts` stores there the outcomes that its counts are made of."""
 
     @property
     def model(self) -> nn.Module:
@@ -141,7 +141,7 @@ class Learner:
         return self.spec.training
 
     def load(self, parameters: Parameters) -> None:
-        """Take these weights; names that are not given keep theirs."""
+        """Load these weights; parameters that are not named keep theirs."""
         copy_into(self.model, parameters.values)
 
     def train(
@@ -209,7 +209,7 @@ class Learner:
         step(optimizer, self.training.height(progress) if self.round else 1.0)
 
     def backward(self, batch: Any, *purpose: str | int) -> None:
-        """The gradient of a batch's loss, left in the model; dropout is drawn for that purpose."""
+        """Compute the gradient of a batch's loss and leave it in the model; `purpose` seeds the dropout."""
         self.work += Work(examples=len(batch.index))
         self.model.train()
         self.model.zero_grad(set_to_none=True)
@@ -271,7 +271,7 @@ class Learner:
         return task.facts(chosen.features, chosen.rows)
 
     def infer(self, split: str, give: Callable[[nn.Module, Any], Tensor], model: nn.Module | None = None) -> PerRow:
-        """What `give` makes of each row of the split with this model, or another; `at(batch.index)` finds it again."""
+        """Apply `give` to each row of the split with this model or another; `at(batch.index)` looks the results up."""
         chosen = self._split(split)
         net = self.model if model is None else model
         return infer(give, net, chosen.features, chosen.rows, self.spec.device)
@@ -279,7 +279,7 @@ class Learner:
     def optimizer(
         self, parameters: Iterable[nn.Parameter] | None = None, learning_rate: float | None = None
     ) -> torch.optim.Optimizer:
-        """A new one for all parameters, or for these, at this round's learning rate."""
+        """A new optimiser for all parameters, or for these, at this round's learning rate."""
         training = self.training
         rate = training.learning_rate if learning_rate is None else learning_rate
         wanted = None if parameters is None else {id(parameter) for parameter in parameters}
@@ -287,7 +287,7 @@ class Learner:
         return make_optimizer(training, named, rate * (1 - training.decay) ** max(self.round - 1, 0))
 
     def reset_rates(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer that lives on takes this round's learning rates."""
+        """Set this round's learning rates in an optimiser from an earlier round."""
         fresh = self.optimizer(p for group in optimizer.param_groups for p in group["params"])
         for group, new in zip(optimizer.param_groups, fresh.param_groups, strict=True):
             group["lr"] = new["lr"]
@@ -317,12 +317,12 @@ class Learner:
         return replace(split, features=task.redraw(split.features, split.rows, seed))
 
     def _batch(self, split: Split, rows: NDArray[np.int64]) -> Any:
-        """`index` counts rows of the split, whatever rows of the corpus these are."""
+        """These rows of the split; the batch's `index` counts within the split, not the corpus."""
         batch = replace(split.features.batch(split.rows[rows]), index=torch.from_numpy(rows))
         return batch if self.spec.device.type == "cpu" else batch.to(self.spec.device)
 
     def _renewed_or_kept(self, learning_rate: float | None) -> torch.optim.Optimizer:
-        """A new optimiser, or with `optimizer_state = "keep"` one with the moments of last time, at today's rates."""
+        """A new optimiser at this round's rates; with `optimizer_state = "keep"` it has its earlier moments."""
         optimizer = self.optimizer(learning_rate=learning_rate)
         rates = [group["lr"] for group in optimizer.param_groups]
         if self.training.optimizer_state == "keep":
@@ -358,7 +358,7 @@ class Server(Learner):
 
     @cached_property
     def start(self) -> Tables:
-        """The model's embeddings before round 1, which sites have too: of these, changed rows are enough to send."""
+        """The model's embeddings before round 1. Sites have them too, so only changed rows need to be sent."""
 
         def tables() -> dict[str, Tensor]:
             model = self.spec.initial_model()
@@ -367,14 +367,14 @@ class Server(Learner):
         return Tables(tables)
 
     def begin(self, round: int) -> None:
-        """A new round; what was drawn in earlier ones has no say in it."""
+        """Begin a round; its random numbers do not depend on earlier rounds."""
         self.round, self._trainings, self.work = round, 0, Work()
 
     def snapshot(self) -> dict[str, Flat]:
         return {name: flatten(state_of(part)) for name, part in self.state.items()}
 
     def restore(self, snapshot: Mapping[str, Flat]) -> None:
-        """Tensors that a round made and the snapshot lacks go; those that it has and nobody made yet come back."""
+        """Return to the snapshot: remove named tensors that it lacks, and create those that it has."""
         for name in self.state.keys() - snapshot.keys():
             self.tensors(name)  # nothing else may be made in a round
             del self.state[name]
@@ -385,7 +385,7 @@ class Server(Learner):
             put_back(self.state.setdefault(name, TensorState()), state)
 
     def tensors(self, name: str) -> TensorState:
-        """Named tensors that live on from round to round and are checkpointed; empty until something is put there."""
+        """Named tensors that persist between rounds and are checkpointed; empty at first."""
         held = self.state.setdefault(name, TensorState())
         if not isinstance(held, TensorState):
             raise TypeError(f"server.state['{name}'] is a {type(held).__name__}, not named tensors")
@@ -415,7 +415,7 @@ class Site(Learner):
         secret: Callable[[], bytes],
         tables: Tables | None = None,
     ) -> None:
-        """`tables` are those of the start, and remember what the working model has in their place."""
+        """`tables` are the initial embeddings; they track what the working model holds instead."""
         super().__init__(registration.site, spec, splits, round, exchange)
         self.registration, self._secret = registration, secret
         self.kept: dict[str, Flat] = {}
@@ -425,7 +425,7 @@ class Site(Learner):
 
     @property
     def model(self) -> nn.Module:
-        """The working model. One serves many sites, so it is put back to the site's start before its first use."""
+        """The working model. It serves many sites, so it is reset to the site's start before its first use."""
         if not self._fresh:
             copy_into(self._model, self._start())
             self._fresh = True
@@ -453,7 +453,7 @@ class Site(Learner):
 
     @property
     def secret(self) -> bytes:
-        """What all sites know and the coordinator does not: for keyed digests. The algorithm sets `needs_secret`."""
+        """Bytes that all sites know and the coordinator does not, for keyed digests; needs `needs_secret`."""
         return self._secret()
 
     def minibatch(self, size: int, step: int) -> Any:
@@ -487,7 +487,7 @@ class Site(Learner):
         self.kept[name] = flatten(state_of(what))
 
     def save(self) -> None:
-        """Write the model as the site's own, and, at the site too, what its score on the test set is made of."""
+        """Write the site's model and its test outcomes; both stay at the site."""
         if self._models is None:
             return
         save_model(self._models / _file_name(self.who), self.spec.task, self.spec.encoder, self.model)
@@ -504,7 +504,7 @@ class Site(Learner):
 
 
 def save_outcomes(learner: Learner, folder: Path) -> None:
-    """What a learner has kept of its answers: a file in the folder's outcomes/."""
+    """Write a learner's outcomes to a file in the folder's outcomes/."""
     kept = [Record(learner.who, split, outcomes) for split, outcomes in (learner.outcomes or {}).items()]
     (folder / OUTCOMES).mkdir(parents=True, exist_ok=True)
     write_whole(folder / OUTCOMES / f"{_file_name(learner.who)}.safetensors", to_bytes(kept))
@@ -515,7 +515,7 @@ def _file_name(who: str) -> str:
 
 
 def _clip(parameters: Sequence[nn.Parameter], largest: float) -> None:
-    """As torch's own, but for gradients that are short enough, which it would multiply by 1."""
+    """Like torch's own clipping, but gradients below the limit are left alone instead of multiplied by 1."""
     norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     if norm + 1e-6 > largest:
         nn.utils.clip_grads_with_norm_(parameters, largest, norm)

@@ -34,7 +34,7 @@ def training_batches(lengths: NDArray[np.int64], size: int, generator: torch.Gen
 
 
 def evaluation_batches(lengths: NDArray[np.int64], pieces: int = 4096, rows: int = 64) -> Iterator[NDArray[np.int64]]:
-    """Every row once, by length, in batches of at most so many padded pieces and rows."""
+    """Every row once, sorted by length, in batches of limited padded pieces and rows."""
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
@@ -45,13 +45,13 @@ def evaluation_batches(lengths: NDArray[np.int64], pieces: int = 4096, rows: int
 
 @dataclass(frozen=True)
 class PerRow:
-    """What a model gave for some rows: each row's answers (one for a sentence, one a pair for a document) in turn."""
+    """A model's results for some rows: each row's answers in turn, one for a sentence, one per pair for a document."""
 
     values: Tensor
     starts: NDArray[np.int64]
 
     def at(self, rows: Tensor) -> Tensor:
-        """The answers of these rows, as a batch of them has its own."""
+        """The answers of these rows, in the order of a batch."""
         return self.values[torch.from_numpy(places_of(self.starts, rows.cpu().numpy()))]
 
 
@@ -62,7 +62,7 @@ def infer(
     rows: NDArray[np.int64],
     device: torch.device,
 ) -> PerRow:
-    """What `give` makes of the rows with the model, without dropout, in batches of about equal length."""
+    """Apply `give` to the rows with the model, without dropout, in batches of about equal length."""
     starts = np.concatenate([[0], features.answers[rows].cumsum()]).astype(np.int64)
     values = torch.zeros(0)
     model.eval()

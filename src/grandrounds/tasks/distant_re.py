@@ -130,8 +130,8 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
         return examples, {NOT_ONE_PAIR: passed_over} if passed_over else {}
 
     def candidates(self, documents: Sequence[Document]) -> tuple[list[DistantExample], dict[str, int]]:
-        """A sentence with one pair is asked about that; in other text, all pairs of a sentence whose types relations
-        join are."""
+        """A sentence with one pair is asked about that pair. In other text, every pair within a sentence is asked about
+        whose types a relation may join."""
         examples, warnings = list[DistantExample](), dict[str, int]()
         for index, document in enumerate(documents):
             one = self._labelled(index, document)
@@ -139,8 +139,8 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
         return examples, warnings
 
     def _labelled(self, index: int, document: Document) -> DistantExample | None:
-        """The example of a sentence with two mentions, of two entities or, since some databases relate things to
-        themselves, of one."""
+        """The example of a sentence with two mentions. They may be of one entity, since some databases relate things to
+        themselves."""
         document = owned(document)
         if len(document.mentions) != 2 or len(document.relations) > 1:
             return None
@@ -198,7 +198,7 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
         return replace(document, relations=())
 
     def unit_key(self, row: int, example: DistantExample, documents: Sequence[Document], unit: str) -> str:
-        """A pair is one in either direction."""
+        """A pair is the same in both directions."""
         return "\x1f".join(sorted(example.pair)) if unit == "pair" else super().unit_key(row, example, documents, unit)
 
     # From examples to numbers
@@ -273,7 +273,7 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
         return network
 
     def read(self, model: Any, batch: DistantRows) -> Reading:
-        """Of sentences for ONE, else of bags."""
+        """One row per sentence for ONE, otherwise one per bag."""
         x = model.represent(batch)
         match self.options.bag:
             case "one":
@@ -294,8 +294,8 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
         return F.cross_entropy(logits, batch.labels)  # Eq. 3
 
     def outputs(self, model: Any, batch: DistantRows) -> Tensor:
-        """[sentences, classes], from which bags are scored, for a weighted mean of sentences has as logits that mean
-        of theirs; for attention what it weighs by follows, another [sentences, classes]."""
+        """[sentences, classes]: logits. They suffice to score bags: the logits of a weighted mean of sentences are
+        the weighted mean of theirs. For attention its scores follow, another [sentences, classes]."""
         x = model.represent(batch)
         logits: Tensor = model.classify(x)
         match self.options.bag:
@@ -349,7 +349,7 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
     def outcomes(
         self, outputs: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64], units: NDArray[np.int64]
     ) -> Outcomes:
-        """Of each pair, whatever documents its sentences are from."""
+        """One outcome per pair, whichever documents its sentences come from."""
         gold, scores = (held[:, 1:] for held in self._gold_and_scores(outputs, features, rows))
         columns = {"gold": gold.astype(np.uint8), "scores": scores}
         return Outcomes("auc", columns, digest_of([np.flatnonzero(pair).tolist() for pair in gold]))
@@ -426,7 +426,7 @@ class DistantFeatures(PairFeatures):
         return np.ones(len(self.facts), dtype=np.int64)
 
     def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> DistantRows:
-        """Rows that follow one another and are of one fact are a bag."""
+        """Consecutive rows of one fact are a bag."""
         plain = super().batch(rows)
         facts = self.facts[np.asarray(rows, dtype=np.int64)]
         begins = np.concatenate([[True], np.diff(facts) != 0])

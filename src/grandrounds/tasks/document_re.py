@@ -68,9 +68,9 @@ class DocumentExample(Example):
     gold: tuple[frozenset[int], ...]
     """For each pair the relations that hold, as places in the task's relations."""
     outside: tuple[int, ...] = ()
-    """Relations of the task that hold between entities of no pair: nobody asks, so they are missed."""
+    """Relations between entities that form no candidate pair: they are never asked about, so they count as missed."""
     seen: tuple[frozenset[int], ...] | None = None
-    """For each pair the relations that the training data state of entities so named; None: nobody has looked."""
+    """For each pair the relations that the training data state of entities with these names; None: not looked up."""
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ class DocumentRE(ExtractionTask, Localized, Calibrated, KnowsFacts):
 
 
 def evidence(context: NDArray[np.float32]) -> tuple[int, ...]:
-    """The sentences that stand for a pair, in order, by what each carries of its localized context; none without."""
+    """The sentences that carry most of a pair's localized context, in order; none if it has no context."""
     total = context.sum()
     if total <= 0:
         return ()

@@ -38,11 +38,11 @@ OUTSIDE = "documents with text outside of their sentences, which is not learnt"
 UNREAD = "CMZ"
 """Kinds of Unicode that BERT reads nothing of: control characters and the like, accents on their own, white space."""
 LOST = "\ufffd"
-"""What stands for a letter that could not be decoded; nor is that read."""
+"""Unicode's replacement for a character that could not be decoded; BERT reads nothing of it either."""
 TALLIES = ("nats", "masked", "right", "next_nats", "next_right", "rows")
-"""What is counted of a row."""
+"""What is counted for each row."""
 MOST_UNKNOWN = 0.5
-"""The share of [UNK] beyond which nothing would be learnt but to say it."""
+"""The share of [UNK] above which a model would learn little but to predict [UNK]."""
 AT_ONCE = 256
 """Notes that are cut into word pieces together."""
 
@@ -54,15 +54,15 @@ class MaskedLMOptions(BaseModel):
     length: int = Field(128, ge=16, le=8192)
     """Word pieces of a row, with [CLS] and [SEP]."""
     masked: float = Field(0.15, gt=0, lt=1)
-    """The share of pieces to be found again."""
+    """The share of pieces to mask and predict."""
     max_predictions: int | None = Field(None, ge=1)
     """The most in a row; by default that share of `length`, rounded up: 20 of 128."""
     whole_words: bool = False
     """Mask all pieces of a word or none."""
     next_sentence: bool = False
-    """Learn, too, whether a second segment follows the first: half of them come from another note of the site."""
+    """Also learn whether a second segment follows the first; half of them come from another note of the site."""
     freeze_encoder: bool = False
-    """Train the head alone: what the encoder's start is worth."""
+    """Train only the head, to measure what the encoder is worth at the start."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class MaskedLM(Task, Redrawn, PrivateParts):
         return loss
 
     def outputs(self, model: nn.Module, batch: LanguageRows) -> Tensor:
-        """[rows, tallies]: a row's sums; its logits, over the whole vocabulary at each mask, would be gigabytes."""
+        """[rows, tallies]: sums for each row; logits over the vocabulary at each mask would take gigabytes."""
         reading = self.read(model, batch)
         rows, length = batch.input_ids.shape
         tallies = torch.zeros(rows, len(TALLIES), device=batch.input_ids.device)
@@ -249,7 +249,7 @@ def _check_known(ids: Sequence[NDArray[np.int32]], encoder: Encoder) -> None:
 
 
 def _pieces(notes: Sequence[Note], encoder: Encoder) -> Iterable[list[list[int]]]:
-    """Of each note the word pieces of its sentences."""
+    """For each note the word pieces of its sentences."""
     sentences = encoder.pieces([note.text[start:end] for note in notes for start, end in note.sentences])
     at = 0
     for note in notes:

@@ -112,7 +112,7 @@ class SentenceExample(Example):
 
 @dataclass(frozen=True, kw_only=True)
 class TagReading(Reading):
-    """What a tagger makes of each word; `grade` needs the sentences and what decodes them, too."""
+    """A tagger's forward pass by word; `grade` also needs the sentences' emissions and the decoder."""
 
     emissions: Tensor
     decoder: TagDecoder
@@ -132,7 +132,7 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
 
     @classmethod
     def private_parts(cls, options: NEROptions, encoder: str) -> Mapping[str, Sequence[str]]:
-        """By default FedNER's: what lies above words and CNN, or above a transformer."""
+        """By default FedNER's: the layers above the words and the CNN, or above a transformer."""
         if options.tagger == BERT or (options.tagger is None and encoder != "words"):
             top = ("crf",) if options.crf else ("output",)
             return {DEFAULT: top, DECODER: top, NOTHING: ()}
@@ -160,7 +160,7 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
         return (NONE, *self.types)
 
     def schema(self) -> dict[str, Any]:
-        """The language model is where `save` puts it."""
+        """The path of the language model is the one that `save` writes to."""
         options = self.options.model_dump()
         if self.options.language is not None:
             options["language"] = BESIDE
@@ -222,7 +222,7 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
         return [type for *_, type in example.gold] or [NONE]
 
     def without_answers(self, document: Document) -> Document:
-        """What names mentions goes with them."""
+        """Also without the attributes that refer to mentions."""
         kept = {
             name: value for name, value in document.attributes.items() if name not in (PAIRS, NOT_INCLUDE, brat.KEPT)
         }
@@ -271,7 +271,7 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
     # The network and its score
 
     def tagger(self, encoder: Encoder) -> str:
-        """Which it is, for this encoder; ConfigError if the two don't fit."""
+        """The tagger for this encoder; ConfigError if the two don't fit."""
         reads_words = encoder.config.model_type == "words"
         by_words = "cnn_clstm_crf" if self.options.language is None else "elmoner"
         chosen = self.options.tagger or (by_words if reads_words else BERT)
@@ -320,7 +320,7 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
         return cast("Tagger", model).loss(batch, batch.tags)  # type: ignore[arg-type]  # of one of the two kinds
 
     def outputs(self, model: nn.Module, batch: TagRows) -> Tensor:
-        """[words, 1 + tags]: which tag each word has in the best sequence, and how probable each tag is there."""
+        """[words, 1 + tags]: the word's tag in the best sequence, then the marginal probability of each tag."""
         tagger = cast("Tagger", model)
         emissions = tagger(batch)
         best = tagger.decoder.decode(emissions, batch.lengths)
@@ -343,7 +343,7 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
         return spans_of([self.tags[i] for i in outputs[:, 0].astype(np.int64).tolist()])
 
     def score(self, counts: Counts) -> dict[str, Any]:
-        """Also of a site whose types are its own."""
+        """The counts may come from a site with entity types of its own."""
         counted = {key.partition("/")[2] for key in counts if "/" in key}
         known = [type for type in self.types if type in counted]
         return span_score(counts, [*known, *sorted(counted.difference(known))])
@@ -375,7 +375,7 @@ def _merged(example: SentenceExample) -> int:
 
 
 def _vectors(encoder: Encoder, width: int) -> Tensor | None:
-    """The file's vectors, and for words that it lacks what they would start from without."""
+    """The file's vectors; words that it lacks start as they would without a file."""
     by_word = encoder.config.drawn_by_word
     if encoder.vectors is None and not by_word:
         return None
