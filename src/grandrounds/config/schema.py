@@ -471,9 +471,9 @@ class Config(Section):
         return tomli_w.dumps(without_none(self.complete()))
 
 
-def load_config(path: Path, overrides: Iterable[str] = (), imports: Sequence[str] = ()) -> Config:
+def load_config(path: Path, overrides: Iterable[str] | Mapping[str, Any] = (), imports: Sequence[str] = ()) -> Config:
     """The config in a TOML file, after `section.key=value` overrides, with further modules to import."""
-    changes = dict(parse_override(text) for text in overrides)
+    changes = dict(overrides if isinstance(overrides, Mapping) else map(parse_override, overrides))
     content = _read(path)
     given = changes.get("imports", content.get("imports", []))
     if imports and isinstance(given, list):

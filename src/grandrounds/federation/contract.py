@@ -133,6 +133,7 @@ class Algorithm:
         """Before round 1: add to server.state what must live on."""
 
     def round(self, server: Server, cohort: Cohort) -> None:
+        """One round, at the server: ask sites, and make of their replies what the model learns."""
         raise NotImplementedError
 
     def diagnose(self, server: Server, cohort: Cohort) -> Mapping[str, float]:
