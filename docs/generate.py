@@ -30,9 +30,9 @@ def write(folder: Path) -> None:
 def config_page() -> str:
     """Every key of a config, from the classes that check it."""
     parts = [
-        "# Config\n\nA config is a TOML file. Unknown keys are refused, and the nearest known one is suggested. Any key can be "
-        "changed on the command line: `grandrounds run CONFIG federation.rounds=5`. [A run and its folder](runs.md) tells what "
-        "comes of it. This page is written from the code.\n\n## Top level\n",
+        "# Config\n\nA config is a TOML file. Unknown keys are refused, and the nearest is suggested. Any key can be "
+        "changed on the command line: `grandrounds run CONFIG federation.rounds=5`. [A run and its folder](runs.md) "
+        "tells what comes of it. This page is written from the code.\n\n## Top level\n",
         table(row for row in rows(Config) if row[0] not in SECTIONS),
     ]
     for name, model in SECTIONS.items():
@@ -79,7 +79,11 @@ def docstrings(model: type) -> dict[str, str]:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
         assert isinstance(tree, ast.ClassDef)
         for field, below in zip(tree.body, tree.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
                 found[ast.unparse(field.target)] = " ".join(str(below.value.value).split())
     return found
 
@@ -104,7 +108,7 @@ def cell(text: str) -> str:
 
 def cli_page() -> str:
     """Every command with its arguments and options, from its help."""
-    parts = ["# Commands\n\n`grandrounds --help` and `grandrounds COMMAND --help` say the same. This page is written from them.\n"]
+    parts = ["# Commands\n\n`grandrounds COMMAND --help` says the same: this page is written from it.\n"]
     for path, command in commands(typer.main.get_command(app), ()):
         parts += [f"## {' '.join(path)}\n", f"{inspect.cleandoc(command.help or '')}\n"]
         given = [(names(parameter), getattr(parameter, "help", None) or "") for parameter in command.params]
