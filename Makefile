@@ -1,4 +1,4 @@
-# make demo · make test · make lint · make bench · make real · make tables · make lock
+# make demo · make test · make docs · make lint · make bench · make real · make tables · make lock
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ EXTRAS := flower,elmo,lora,dev
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: install demo test lint bench real tables lock clean
+.PHONY: install demo test docs lint bench real tables lock clean
 
 install: $(VENV)/installed
 
@@ -20,6 +20,10 @@ demo: install
 
 test: install
 	$(BIN)/pytest -n 2 --dist worksteal -m "not real"
+
+docs: install
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS),docs]"
+	$(BIN)/python -m sphinx -W -q -E -b html docs docs/_build/html
 
 lint: install
 	$(BIN)/ruff check .
@@ -40,10 +44,10 @@ tables: install
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/pip install --quiet --disable-pip-version-check -c constraints.in -e ".[$(EXTRAS)]"
+	$(VENV)-lock/bin/pip install --quiet --disable-pip-version-check -c constraints.in -e ".[$(EXTRAS),docs]"
 	echo "# Every package that 'make' installs, pinned. Written by 'make lock' from constraints.in." > constraints.txt
 	$(VENV)-lock/bin/pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) build dist docs/_build

@@ -59,7 +59,7 @@ class Race:
     """An epoch of ours and of each rival in turn, on the same sentences, from the same weights."""
 
     def __init__(self, folder: Path, vectors: Path) -> None:
-        documents = {part: read("opennre", folder / f"{part}.jsonl").documents for part in ("train", "test")}
+        documents = {part: read(folder / f"{part}.jsonl", "opennre").documents for part in ("train", "test")}
         self.task = DistantRE.of(DistantREOptions(labels=RELATIONS), documents["train"])
         self.encoder = Encoder.find("words", vectors=vectors, first_words=WORDS)
         self.features = {

@@ -55,7 +55,7 @@ def _documents(count: int) -> tuple[str, Sequence[Document]]:
     """Where they are from, and so many."""
     data = os.environ.get("GRANDROUNDS_DATA")
     if data and (cdr := Path(data, "cdr", "eog", "train_filter.data")).exists():
-        return "CDR", Random("documents").sample(read("eog", cdr).documents, count)
+        return "CDR", Random("documents").sample(read(cdr, "eog").documents, count)
     return "made up", list(abstracts(count, "documents"))
 
 

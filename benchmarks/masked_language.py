@@ -64,7 +64,7 @@ def _notes() -> tuple[str, Sequence[Note]]:
     """mtsamples' reports where GRANDROUNDS_DATA is the folder of the corpora, else synthetic notes."""
     data = os.environ.get("GRANDROUNDS_DATA")
     if data and (file := Path(data, "text", "mtsamples.jsonl")).exists():
-        source, documents = "mtsamples", read("notes-json", file).documents
+        source, documents = "mtsamples", read(file, "notes-json").documents
     else:
         source, documents = "synthetic notes", synthesize(hospitals=6, notes=200).train
     return source, MaskedLM(MaskedLMOptions()).examples(documents)[0]

@@ -30,7 +30,7 @@ def ner_documents(folder: Path, train: int, test: int) -> tuple[str, Document, D
         for seed, (file, count) in enumerate(zip(files, (train, test), strict=True)):
             file.write_text("".join(_lines(count, seed)))
     both = [
-        read("conll", file, sentences_per_document=count).documents[0]
+        read(file, "conll", sentences_per_document=count).documents[0]
         for file, count in zip(files, (train, test), strict=True)
     ]
     return source, both[0], both[1]

@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     wanted = parser.parse_args()
     torch.set_num_threads(1)
-    parts = {part: read("eog", wanted.data / f"cdr/eog/{part}_filter.data").documents for part in ("train", "dev")}
+    parts = {part: read(wanted.data / f"cdr/eog/{part}_filter.data", "eog").documents for part in ("train", "dev")}
     task = DocumentRE.of(DocumentREOptions(), parts["train"])
     for name in wanted.encoders:
         encoder = Encoder.find(name, task.markers)

@@ -35,15 +35,15 @@ def main() -> None:
         sites = [synthesize(1, 40, first=n, disagreement=percent).train for n in (1, 2, 3)]
         print(f"synthetic notes, disagreement {percent}: {_disagreement(sites)}")
     platforms = [
-        read("ade", [data / "ade-corpus" / name for name in ("DRUG-AE.rel", "DRUG-DOSE.rel")]).documents,
-        read("conll", [data / "psytar" / name for name in ("train.txt", "dev.txt")]).documents,
-        read("conll", data / "bc5cdr-ner" / "train.tsv").documents,
+        read([data / "ade-corpus" / name for name in ("DRUG-AE.rel", "DRUG-DOSE.rel")], "ade").documents,
+        read([data / "psytar" / name for name in ("train.txt", "dev.txt")], "conll").documents,
+        read(data / "bc5cdr-ner" / "train.tsv", "conll").documents,
     ]
     print(f"three platforms: {_disagreement(platforms)}")
     for percent in (0, 25, 50, 75, 100):
         notes = synthesize(2, 80, divergence=percent).train
         print(f"synthetic silos, divergence {percent}: {_divergence(_by(notes, 'silo', None))}")
-    reports = read("notes-json", data / "text" / "mtsamples.jsonl").documents
+    reports = read(data / "text" / "mtsamples.jsonl", "notes-json").documents
     for sites in (2, 5):
         print(f"mtsamples by specialty, {sites} silos: {_divergence(_by(reports, 'specialty', sites))}")
 

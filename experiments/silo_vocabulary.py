@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, nargs="+", default=[5, 20], help="thresholds")
     parser.add_argument("--pieces", type=int, default=8000)
     wanted = parser.parse_args()
-    documents = read("notes-json", wanted.data / "text" / "mtsamples.jsonl").documents
+    documents = read(wanted.data / "text" / "mtsamples.jsonl", "notes-json").documents
     units = [Unit(str(i), "note", document.attributes, (i,)) for i, document in enumerate(documents)]
     held_out, rest = share(units, 0.1, 1, "test")
     silos = partition(rest, "by", sites=5, seed=1, by="specialty").sites

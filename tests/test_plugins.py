@@ -195,9 +195,9 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
 def test_a_format_of_one_s_own_is_read_by_name(own_module: str, tmp_path: Path) -> None:
     (tmp_path / "notes.shout").write_text("NO FEVER\nNO PAIN\n")
     with pytest.raises(GrandRoundsError, match="unknown format 'shouted'"):
-        grandrounds.read("shouted", tmp_path / "notes.shout")
+        grandrounds.read(tmp_path / "notes.shout", "shouted")
     __import__(own_module)
-    assert [document.text for document in grandrounds.read("shouted", tmp_path / "notes.shout").documents] == [
+    assert [document.text for document in grandrounds.read(tmp_path / "notes.shout", "shouted").documents] == [
         "NO FEVER",
         "NO PAIN",
     ]

@@ -17,11 +17,12 @@ from experiments.ledger import CONFIRMED, REFUTED, RUNS, UNKNOWN, Claim, Ledger,
 from experiments.render import Renderer
 from experiments.tables import CURE, filled, problems
 
-from grandrounds.cli.compare import arm_names, check_arms
+from grandrounds.cli.compare import arm_names
 from grandrounds.config.schema import load_config, parse_override, read_settings
 from grandrounds.papers import PAPERS
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.paper import Cell, Row
+from grandrounds.reports.compare import check_arms
 from grandrounds.simulation.sweep import arm_config
 
 ROOT = Path(__file__).parents[1]

@@ -4,8 +4,10 @@
 
     result = grandrounds.run("experiments/synthetic.toml", out="runs/first")
     model = grandrounds.load("runs/first/model")
+    for document in grandrounds.read("notes/", "brat"):
+        print(model.extract(document).relations)
 
-An algorithm of one's own is written with `Algorithm`, `algorithm` and `on_site`; see docs/algorithms.md.
+An algorithm of one's own is written with `Algorithm`, `algorithm` and `on_site`; see docs/how-to/algorithm.md.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from grandrounds.federation.payloads import Selection as Selection
     from grandrounds.federation.payloads import Tensors as Tensors
     from grandrounds.federation.state import TensorState as TensorState
+    from grandrounds.reports.compare import compare as compare
     from grandrounds.simulation.run import run as run
     from grandrounds.tasks.saved import load as load
 
@@ -47,6 +50,7 @@ PUBLIC = {
     "data.documents": ("Document",),
     "data.formats": ("read",),
     "simulation.run": ("run",),
+    "reports.compare": ("compare",),
     "federation.aggregate": ("mean",),
     "federation.contract": ("Algorithm", "Cohort", "Registration", "Reply", "algorithm", "on_site"),
     "federation.learner": ("Learner", "Server", "Site"),

@@ -113,7 +113,7 @@ def test_a_round_of_fedavg_is_the_mean_of_its_sites_by_size(tiny_config: TinyCon
 def test_local_only_scores_are_the_mean_and_spread_of_the_sites_own_models(run: Runs, tiny_config: TinyConfig) -> None:
     out = run("local_only", **{"federation.rounds": 3})
     last = metrics(out)[-1]["test"]
-    documents = read("json", [Path(tiny_config()["data"]["test"])]).documents
+    documents = read([Path(tiny_config()["data"]["test"])], "json").documents
     alone = {path.name: grandrounds.load(path).evaluate(documents)[0] for path in (out / "models").iterdir()}
     assert alone.keys() == last["learners"].keys() == {"site-01", "site-02", "site-03"}
     f1 = [alone[site]["f1"] for site in sorted(alone)]

@@ -173,7 +173,7 @@ def test_another_baseline_turns_the_difference_round(compared: tuple[Path, Outco
 
 def test_a_baseline_must_be_an_arm(config: Path, tmp_path: Path) -> None:
     outcome = run("compare", config, "--baseline", "fedav", "--out", tmp_path / "none")
-    assert outcome.complaint() == "unknown arm for --baseline 'fedav'; did you mean 'fedavg'?"
+    assert outcome.complaint() == "unknown arm for the baseline 'fedav'; did you mean 'fedavg'?"
 
 
 @pytest.fixture(scope="module")

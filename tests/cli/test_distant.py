@@ -31,7 +31,7 @@ def test_data_distant_writes_instances_and_tells_what_they_are(files: tuple[Path
     told = run(*wanted, "--ignore-prefixes", "--json").json()
     assert (told["instances"], told["relation"], told["bags"]) == (2, {"NA": 1, "treats": 1}, 2)
     assert (told["ids"], told["notes"]) == ("compared without prefixes", {})
-    first, second = read("opennre", out).documents
+    first, second = read(out, "opennre").documents
     assert [mention.concept for mention in first.mentions] == ["D1", "D9"]
     assert [second.surface(mention) for mention in second.mentions] == ["Aspirin", "fever"]
     said = run(*wanted, "--ignore-prefixes").good().stdout

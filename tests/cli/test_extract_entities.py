@@ -45,7 +45,7 @@ def test_json_and_brat_keep_score_and_evidence(willing: Path, notes: Path, tmp_p
     expected = [relation["attributes"] for relation in first["relations"]]
     assert all(set(map(int, why["evidence"].split())) <= {0, 1, 2} for why in expected)
     run("extract", willing, notes, "--to", "brat", "--out", tmp_path / "found").good()
-    again = {document.id: document for document in read("brat", tmp_path / "found").documents}["d"]
+    again = {document.id: document for document in read(tmp_path / "found", "brat").documents}["d"]
     kept = [{name: r.attributes[name] for name in ("score", "evidence")} for r in again.relations]
     assert kept == expected
 

@@ -80,7 +80,7 @@ def test_extract_writes_what_its_format_reads_back(
     out = tmp_path / {"json": "found.jsonl", "pubtator": "found.txt", "brat": "found"}[format]
     outcome = run("extract", model, corpora / "test.jsonl", "--to", format, "--out", out).good()
     assert outcome.stdout == f"{out}\n"
-    again = {document.id: document for document in read(format, out).documents}
+    again = {document.id: document for document in read(out, format).documents}
     for document in found:
         surfaces = [document["text"][mention["start"] : mention["end"]] for mention in document["mentions"]]
         expected = sorted((r["type"], *(surfaces[m] for m in r["mentions"])) for r in document.get("relations", []))
@@ -100,7 +100,7 @@ def _surfaces(document: Document) -> list[tuple[str, str, str]]:
 
 def test_brat_keeps_the_score(model: Path, corpora: Path, tmp_path: Path) -> None:
     run("extract", model, corpora / "test.jsonl", "--to", "brat", "--out", tmp_path / "found").good()
-    relations = [r for document in read("brat", tmp_path / "found").documents for r in document.relations]
+    relations = [r for document in read(tmp_path / "found", "brat").documents for r in document.relations]
     assert relations
     assert all(float(relation.attributes["score"]) > 1 / 3 for relation in relations)
 
@@ -179,7 +179,7 @@ def test_data_convert_keeps_offsets_and_counts_what_a_format_can_not_carry(corpo
     assert outcome.stdout == f"60 documents in {out}\n"
     assert "note: 30 relations between mentions, written between their entities" in outcome.stderr
     originals = {document.id: document for document in corpus(60)}
-    for document in read("pubtator", out).documents:
+    for document in read(out, "pubtator").documents:
         original = originals[document.id]
         assert document.text == original.text
         assert [document.surface(m) for m in document.mentions] == [original.surface(m) for m in original.mentions]

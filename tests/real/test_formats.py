@@ -53,7 +53,7 @@ CDR = "cdr/pubtator/CDR_{}Set.PubTator.txt"
 def noted(format: str, name: str, **options: str) -> Corpus:
     if not (DATA / name).exists():
         pytest.skip(f"{name} is not in the data folder")
-    return read(format, DATA / name, **options)
+    return read(DATA / name, format, **options)
 
 
 def corpus(format: str, name: str) -> tuple[Document, ...]:

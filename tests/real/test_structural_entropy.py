@@ -34,7 +34,7 @@ pytestmark = [
     ],
 )
 def test_cdr_over_ten_sites(entropy: str, low: str, high: str, wanted: dict[str, object], sizes: list[int]):
-    documents = read("eog", CDR).documents
+    documents = read(CDR, "eog").documents
     h = entropies(documents, entropy)
     assert (f"{min(h):.6f}", f"{max(h):.6f}") == (low, high)
     units = [Unit(str(i), "", {}, (i,), (document,)) for i, document in enumerate(documents)]

@@ -59,7 +59,7 @@ def test_bytes_are_those_of_the_saved_weights_within_their_header(finished: Path
 
 
 def test_the_saved_model_scores_what_the_result_says(finished: Path, tiny_config: TinyConfig) -> None:
-    documents = read("json", [Path(tiny_config()["data"]["test"])]).documents
+    documents = read([Path(tiny_config()["data"]["test"])], "json").documents
     score, _ = grandrounds.load(finished / "model").evaluate(documents)
     assert score == json.loads((finished / "result.json").read_text())["test"]
 

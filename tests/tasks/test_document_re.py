@@ -217,7 +217,7 @@ def test_a_run_scores_the_same_after_loading_and_extracts_by_its_threshold(
     extractor = grandrounds.load(tmp_path / "run" / "model")
     from grandrounds.data.formats import read
 
-    documents = read("json", [Path(content["data"]["test"])]).documents
+    documents = read([Path(content["data"]["test"])], "json").documents
     score, _ = extractor.evaluate(documents)
     for name in ("f1", "precision", "recall", "f1_within", "n"):
         assert score[name] == pytest.approx(getattr(result.test, name), abs=1e-9)

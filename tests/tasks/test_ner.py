@@ -315,8 +315,8 @@ def test_scores_are_seqevals_on_a_conll_file(tmp_path: Path, words: Encoder) -> 
     gold, found = ([drawn(n) for n in lengths] for _ in range(2))
     found = [g if i % 3 else f for i, (g, f) in enumerate(zip(gold, found, strict=True))]
     file = conll(tmp_path / "a.conll", [[(str(rng.choice(lexicon)), tag) for tag in tags] for tags in gold])
-    task = NER.of(NEROptions(), read("conll", file).documents)
-    examples, notes = task.examples(read("conll", file).documents)
+    task = NER.of(NEROptions(), read(file, "conll").documents)
+    examples, notes = task.examples(read(file, "conll").documents)
     features = task.features(examples, words)
     assert notes == {}
     assert features.answers.tolist() == lengths

@@ -10,13 +10,9 @@ import typer
 
 from grandrounds.cli.console import LiveArms, out
 from grandrounds.cli.options import ConfigPath, DataOption, ImportOption, JsonOption, ProcessesOption
-from grandrounds.errors import ConfigError, unknown
-from grandrounds.registry import ALGORITHMS
 
 if TYPE_CHECKING:
-    from grandrounds.config.schema import Config
     from grandrounds.reports.tables import ComparisonRow
-    from grandrounds.simulation.sweep import Arm
 
 
 def compare(
@@ -49,19 +45,22 @@ def compare(
 
     Example: `grandrounds compare experiments/synthetic.toml --algorithms local_only,fedavg,fedatt --seeds 3`
     """
-    from grandrounds.config.schema import load_config, read_settings
+    from grandrounds.config.schema import load_config
+    from grandrounds.reports.compare import compare as run_and_compare
     from grandrounds.reports.tables import to_json, words
-    from grandrounds.simulation.sweep import arms_of
 
-    loaded = load_config(config, overrides or [], imports or [])
-    if settings is not None:
-        loaded = read_settings(loaded, settings)
-    names = arm_names(algorithms)
-    check_arms(loaded, names)
-    if baseline is not None and baseline not in names:
-        raise ConfigError(unknown("arm for --baseline", baseline, names))
-    arms = arms_of(loaded, names, [loaded.seed + i for i in range(seeds)], out_folder)
-    rows = compare_arms(arms, data or config.parent, processes, out_folder, baseline)
+    with LiveArms() as live:
+        rows = run_and_compare(
+            load_config(config, overrides or [], imports or []),
+            arm_names(algorithms),
+            seeds,
+            out=out_folder,
+            data=data or config.parent,
+            baseline=baseline,
+            settings=settings,
+            processes=processes,
+            watch=live,
+        )
     if as_json:
         typer.echo(to_json(rows))
     else:
@@ -82,24 +81,3 @@ def show(rows: Sequence[ComparisonRow], title: str, seeds: int) -> None:
 
 def arm_names(algorithms: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in algorithms.split(",") if name.strip()))
-
-
-def check_arms(config: Config, names: Sequence[str]) -> None:
-    known = {*ALGORITHMS, *config.compare}
-    for name in names:
-        if name not in known:
-            raise ConfigError(unknown("algorithm", name, known))
-    if not names:
-        raise ConfigError(f"--algorithms names none; known: {', '.join(sorted(known))}")
-
-
-def compare_arms(
-    arms: Sequence[Arm], base: Path, processes: int, folder: Path, baseline: str | None = None
-) -> list[ComparisonRow]:
-    """Run the arms and write the comparison; the baseline is the first arm unless another is named."""
-    from grandrounds.reports.comparison import write_comparison
-    from grandrounds.simulation.sweep import run_arms
-
-    with LiveArms(arms) as live:
-        run_arms(arms, base, processes, live)
-    return write_comparison([(arm.name, arm.folder) for arm in arms], baseline or arms[0].name, folder)

@@ -6,10 +6,19 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 if TYPE_CHECKING:
     from grandrounds.runs.results import Round
@@ -129,13 +138,10 @@ class Live:
 class LiveArms:
     """Several runs at once: a bar each."""
 
-    def __init__(self, arms: Sequence[Arm]) -> None:
+    def __init__(self) -> None:
         self._bars = bars()
-        self._tasks = {
-            arm.folder: self._bars.add_task(arm.folder.name, total=arm.config.federation.rounds, word="")
-            for arm in arms
-        }
-        self._said: set[Any] = set()
+        self._tasks: dict[Path, TaskID] = {}
+        self._said: set[Path] = set()
 
     def __enter__(self) -> LiveArms:
         if err.is_terminal:
@@ -148,6 +154,8 @@ class LiveArms:
     def __call__(self, arms: Sequence[Arm]) -> None:
         for arm in arms:
             total = arm.config.federation.rounds
+            if arm.folder not in self._tasks:
+                self._tasks[arm.folder] = self._bars.add_task(arm.folder.name, total=total, word="")
             finished = (arm.folder / "result.json").exists() and _planned(arm) >= total
             done = total if finished else min(arm.rounds_done(), total)
             self._bars.update(self._tasks[arm.folder], completed=done, word="done" if finished else "")

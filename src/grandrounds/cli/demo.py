@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from grandrounds.cli.compare import compare_arms, show
-from grandrounds.cli.console import err, out
+from grandrounds.cli.compare import show
+from grandrounds.cli.console import LiveArms, err, out
 from grandrounds.cli.options import JsonOption
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def demo(
     Takes about four minutes on two cores. What it runs is an ordinary config, shown in the report.
     """
     from grandrounds.config.schema import load_config
+    from grandrounds.reports.compare import compare
     from grandrounds.reports.tables import to_json
-    from grandrounds.simulation.sweep import arms_of
 
     with as_file(files("grandrounds.cli") / "demo.toml") as path:
         config = load_config(path, overrides or [])
@@ -46,15 +46,17 @@ def demo(
         "them together without moving a note; feded uploads only predictions on the server's own "
         "sentences; centralized shows what one big hospital could do."
     )
-    arms = arms_of(config, ALGORITHMS, [config.seed + i for i in range(seeds)], out_folder)
-    rows = compare_arms(arms, Path(), min(os.cpu_count() or 1, len(arms), 4), out_folder)
+    processes = min(os.cpu_count() or 1, len(ALGORITHMS) * seeds, 4)
+    with LiveArms() as live:
+        rows = compare(config, ALGORITHMS, seeds, out=out_folder, processes=processes, watch=live)
     if as_json:
         typer.echo(to_json(rows))
     else:
         show(rows, "test F1 over all hospitals' notes", seeds)
         out.print(_less(rows), soft_wrap=True)
         out.print(f"The report: {out_folder / 'report.html'}", soft_wrap=True)
-        out.print(f"Try it: grandrounds extract {out_folder / arms[0].folder.name / 'model'} --help", soft_wrap=True)
+        first = ALGORITHMS[0] if seeds == 1 else f"{ALGORITHMS[0]}-seed{config.seed}"
+        out.print(f"Try it: grandrounds extract {out_folder / first / 'model'} --help", soft_wrap=True)
 
 
 def _less(rows: Sequence[ComparisonRow]) -> str:

@@ -31,7 +31,7 @@ def evaluate(
     load_modules(imports or [])
     with waiting("reading and scoring"):
         extractor = load(model)
-        documents = read(format, corpus)
+        documents = read(corpus, format)
         score, left = extractor.evaluate(documents.documents)
     show_notes({**documents.notes, **left})
     if as_json:

@@ -59,7 +59,7 @@ def extract(
         raise ConfigError(unknown("output format", to, written))
     if out_path is None and to != "json":
         raise ConfigError(f"--to {to} writes to a file or folder; name it with --out")
-    corpus = read(format or ("text" if all(path.suffix == ".txt" for path in source) else "json"), source)
+    corpus = read(source, format or ("text" if all(path.suffix == ".txt" for path in source) else "json"))
     show_notes(corpus.notes)
     extractor, found = load(model), list[Document]()
     finds = extractor.extraction.finds

@@ -98,7 +98,7 @@ def reproduce(
     names = _possible(chosen, [word for word in words or [] if "=" not in word], options)
 
     def run(arms: Sequence[Arm], base: Path) -> None:
-        with LiveArms(arms) as live:
+        with LiveArms() as live:
             run_arms(arms, base, processes, live)
 
     tables = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 from rich.table import Table
 
-from grandrounds.cli.compare import arm_names, check_arms
+from grandrounds.cli.compare import arm_names
 from grandrounds.cli.console import LiveArms, out, show_json
 from grandrounds.cli.options import ConfigPath, DataOption, ImportOption, JsonOption, ProcessesOption
 from grandrounds.config.overrides import parse_override
@@ -52,6 +52,7 @@ def search(
 
     from grandrounds.config.schema import load_config, make_config
     from grandrounds.federation.files import write_whole
+    from grandrounds.reports.compare import check_arms
     from grandrounds.runs.choice import Choice
     from grandrounds.runs.provenance import provenance
     from grandrounds.simulation.sweep import Arm, arm_config, run_arms
@@ -71,7 +72,7 @@ def search(
                     "a search chooses on validation data; set data.validation, such as data.validation=0.1"
                 )
             arms.append(Arm(name, made, out_folder / f"{name}-{number:03d}"))
-    with LiveArms(arms) as live:
+    with LiveArms() as live:
         results = run_arms(arms, data or config.parent, processes, live)
     choices = {
         name: Choice.of(axes, settings, [found for arm, found in zip(arms, results, strict=True) if arm.name == name])

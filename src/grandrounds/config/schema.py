@@ -47,7 +47,9 @@ class Data(Section):
     """[data]: where the text is. Paths are relative to the config, or to --data."""
 
     format: str = "json"
+    """How the files are written, such as pubtator, brat or conll; synthetic ones need no files."""
     train: Paths | None = None
+    """A file, a folder or a list: what is dealt out to simulated sites."""
     train_share: float = Field(1.0, gt=0, le=1)
     """How much of train sites get, after public and validation are taken out; drawn by the seed."""
     mask_overlap: float = Field(0.0, ge=0, le=1)
@@ -84,18 +86,26 @@ class Partitioning(Section):
     """[partition]: how train is dealt out to simulated sites."""
 
     scheme: str = "iid"
+    """iid, by (an attribute), dirichlet, structural_entropy."""
     sites: int | None = Field(None, ge=1)
+    """How many; with the scheme "by" there are as many as values of the attribute."""
     by: str | None = None
+    """The attribute that names a document's site, with the scheme "by"."""
     alpha: float | None = Field(None, gt=0)
+    """Of the Dirichlet distribution: the smaller, the more labels are skewed."""
     entropy: str | None = None
+    """Which H, with structural_entropy: "paper" (default) or "code", as FedLCC's public code has it."""
     edges: list[float] | None = None
+    """Where H parts sites, instead of equal widths."""
     unit: str | None = None
+    """What is never torn apart between sites: example, sentence, document, patient, pair."""
 
 
 class Model(Section):
-    """[model]"""
+    """[model]: what is trained."""
 
     encoder: str = "tiny"
+    """A hub name, a folder, "tiny" or "new" from scratch, or "words", a vector each, for convolutions."""
     vectors: str | None = None
     """Word vectors, GloVe text or word2vec binary, for the encoder `words`."""
     vocabulary: str | None = None
@@ -125,6 +135,7 @@ class Model(Section):
     parameter_efficient: Literal["off", "lora"] = "off"
     """Low-rank adapters: the encoder is frozen; only the adapters and the head are trained and sent."""
     lora_rank: int = Field(8, ge=1)
+    """Of each adapter."""
     lora_alpha: float = Field(16.0, gt=0, allow_inf_nan=False)
     """Adapters count alpha / rank times."""
     lora_dropout: float = Field(0.0, ge=0, lt=1)
@@ -152,20 +163,28 @@ class Model(Section):
 
 
 class Rounds(Section):
-    """[federation]"""
+    """[federation]: how a run goes."""
 
     rounds: int = Field(10, ge=1)
+    """How many; more rounds can be added to a finished run with --resume."""
     fraction: float = Field(1.0, gt=0, le=1)
+    """The share of sites that each round asks."""
     min_replies: int = Field(1, ge=1)
+    """With fewer good replies a round is abandoned, and all states are as before it."""
     weight_by: Literal["examples", "uniform", "patients", "notes"] | None = None
+    """What sites weigh by in a mean; by default as the algorithm's paper does."""
     compression: Compression = "fp32"
+    """Of uploads; int8 is for predictions."""
     evaluate_every: int = Field(1, ge=1)
+    """Rounds between evaluations."""
     evaluate_on: list[Literal["validation", "test"]] = ["validation", "test"]
+    """What each evaluation scores; the test is scored at the end in any case."""
     early_stopping: int = Field(0, ge=0)
     """Stop after so many evaluations without a better validation F1, or AUC where answers are ranked; 0: never."""
     stop_at_f1: float = Field(0.0, ge=0, le=1)
     """Stop once the test F1 reaches this: how papers count the rounds to a target; 0: never."""
     checkpoint_every: int = Field(1, ge=1)
+    """Rounds between checkpoints, from which --resume goes on."""
     keep_models: bool = False
     """Save the model of each round beside the selected one: models/round-00001 and so on; round-00000 is the start."""
     deadline: float = Field(3600.0, gt=0)
@@ -181,7 +200,9 @@ class SiteSection(Section):
     sites of the partition, by name or pattern ("site-0*")."""
 
     train: Paths | None = None
+    """The site's own corpus."""
     validation: float | Paths | None = None
+    """As `test`, for choosing the best round."""
     test: float | Paths | None = None
     """What the site's own model is chosen and tested on, or the share of its train that is; for algorithms that leave
     each site with one."""
@@ -192,6 +213,7 @@ class SiteSection(Section):
     task: dict[str, Any] = Field(default_factory=dict)
     """What of [task] is different here, for algorithms that let label sets differ: labels, a tag scheme."""
     policy: str | None = None
+    """A policy file for this site."""
     encoder: str | None = None
     """For algorithms that share no weights."""
     training: dict[str, Any] = Field(default_factory=dict)
@@ -210,12 +232,17 @@ class SiteSection(Section):
 
 class Config(Section):
     seed: int = 1
+    """What all random draws come from."""
     imports: list[str] = []
     """Modules that register algorithms, tasks or formats of one's own; workers import them too."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where models are trained; auto takes a GPU if there is one."""
     threads: int = Field(1, ge=1)
+    """Of a process; part of what makes bits repeatable."""
     workers: int = Field(1, ge=1)
+    """Processes that simulate sites; changes no bit of the result."""
     task: dict[str, Any] = Field(default_factory=lambda: {"name": "sentence_re"})
+    """The name of the task, and its own options."""
     data: Data = Data()
     partition: Partitioning = Partitioning()
     sites: dict[str, SiteSection] = Field(default_factory=dict)
@@ -224,6 +251,7 @@ class Config(Section):
     server: ServerTraining = ServerTraining()
     federation: Rounds = Rounds()
     algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedavg"})
+    """The name of the algorithm, and its own options."""
     compare: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """[compare.<name>]: overrides for that arm of `compare`."""
 
@@ -444,9 +472,9 @@ class Config(Section):
         return tomli_w.dumps(without_none(self.complete()))
 
 
-def load_config(path: Path, overrides: Iterable[str] = (), imports: Sequence[str] = ()) -> Config:
+def load_config(path: Path, overrides: Iterable[str] | Mapping[str, Any] = (), imports: Sequence[str] = ()) -> Config:
     """The config in a TOML file, after `section.key=value` overrides, with further modules to import."""
-    changes = dict(parse_override(text) for text in overrides)
+    changes = dict(overrides if isinstance(overrides, Mapping) else map(parse_override, overrides))
     content = _read(path)
     given = changes.get("imports", content.get("imports", []))
     if imports and isinstance(given, list):

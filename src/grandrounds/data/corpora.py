@@ -44,7 +44,7 @@ def read_source(source: Source, part: str, notes: Counter[str]) -> tuple[Documen
     if source.format in GENERATED:
         documents = _generated(source.format, part, source.options)
     else:
-        corpus = read(source.format, source.paths, **source.options)
+        corpus = read(source.paths, source.format, **source.options)
         notes.update(corpus.notes)
         documents = corpus.documents
     return tuple(replace(document, relations=()) for document in documents) if part == UNLABELLED else documents

@@ -130,6 +130,7 @@ class Document:
         return i if i >= 0 and span.end <= self.sentences[i].end else None
 
     def entity(self, id: str) -> Entity:
+        """The entity of that id; KeyError where there is none."""
         return self._by_id[id]
 
     @cached_property

@@ -130,6 +130,7 @@ class Algorithm:
         """Before round 1: add to server.state what must persist between rounds."""
 
     def round(self, server: Server, cohort: Cohort) -> None:
+        """One round, at the server: ask sites, and make of their replies what the model learns."""
         raise NotImplementedError
 
     def diagnose(self, server: Server, cohort: Cohort) -> Mapping[str, float]:

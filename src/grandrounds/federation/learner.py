@@ -230,19 +230,22 @@ class Learner:
         return predict_outputs(self.spec.task, self.model, chosen.features, chosen.rows, self.spec.device)
 
     def predict(self, split: str, form: Form = "probabilities") -> Predictions:
-        """Of a task with one class per example (`SingleLabel`), whose outputs are logits."""
+        """The model's answer on every row of the split, to be sent; of a task with one class per example."""
         log_probabilities = torch.from_numpy(self.outputs(split)).log_softmax(dim=1)
         values = log_probabilities.exp() if form == "probabilities" else log_probabilities
         return Predictions(values, form, self.digest(split))
 
     def predict_labels(self, split: str) -> PredictedLabels:
+        """The likeliest class of every row of the split, to be sent."""
         logits = torch.from_numpy(self.outputs(split))
         return PredictedLabels(logits.argmax(dim=1), logits.shape[1], self.digest(split))
 
     def digest(self, split: str) -> str:
+        """Of the public set, by which a site and the server know that they hold the same one."""
         return self._split(split).digest
 
     def label_counts(self, split: str = "train") -> LabelCounts:
+        """How many examples of the split have each label, to be sent."""
         chosen = self._split(split)
         return LabelCounts(torch.from_numpy(self.spec.task.label_counts(chosen.features, chosen.rows)))
 
@@ -297,6 +300,7 @@ class Learner:
         return copy.deepcopy(self.model).eval().requires_grad_(False)
 
     def seeded(self, *purpose: str | int) -> torch.Generator:
+        """A generator for this purpose, by seed, learner, round and exchange: never by what was drawn before."""
         return generator(*self._purpose(*purpose))
 
     def _purpose(self, *purpose: str | int) -> tuple[str | int, ...]:
@@ -371,6 +375,7 @@ class Server(Learner):
         self.round, self._trainings, self.work = round, 0, Work()
 
     def snapshot(self) -> dict[str, Flat]:
+        """A copy of all that lives on, for a checkpoint."""
         return {name: flatten(state_of(part)) for name, part in self.state.items()}
 
     def restore(self, snapshot: Mapping[str, Flat]) -> None:

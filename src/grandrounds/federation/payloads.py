@@ -137,6 +137,7 @@ class Payload:
     kind: ClassVar[str]
 
     def pack(self, compression: Compression) -> Packed:
+        """As it goes over the wire."""
         raise NotImplementedError
 
     @classmethod

@@ -51,9 +51,11 @@ class TensorState(dict[str, Tensor]):
     """Named tensors that live on from round to round."""
 
     def state_dict(self) -> dict[str, Any]:
+        """As torch's modules give it."""
         return dict(self)
 
     def load_state_dict(self, state: dict[str, Any], /) -> None:
+        """Take these tensors in place of those that are there."""
         self.clear()
         self.update(state)
 

@@ -20,8 +20,11 @@ class Training(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     epochs: int = Field(1, ge=1)
+    """Over the site's data, between two exchanges."""
     batch_size: int = Field(16, ge=1)
+    """Examples a step."""
     learning_rate: float = Field(5e-5, gt=0, allow_inf_nan=False)
+    """Of the encoder, and of the head unless that has its own."""
     head_learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
     """For what is not the encoder; by default the same."""
     decay: float = Field(0.0, ge=0, lt=1)
@@ -31,7 +34,9 @@ class Training(BaseModel):
     warmup: float = Field(0.0, ge=0, lt=1)
     """The share of the whole run in which learning rates rise to their height."""
     weight_decay: float = Field(0.01, ge=0)
+    """Not of biases and norms."""
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
+    """As torch has them."""
     optimizer_state: Literal["renew", "keep"] = "renew"
     """Whether moments live on from round to round."""
     clip_norm: float = Field(1.0, ge=0)
@@ -64,8 +69,11 @@ class ServerTraining(BaseModel):
     epochs: int | None = Field(None, ge=0)
     """On its public set, each round; by default as the algorithm's paper has it."""
     batch_size: int | None = Field(None, ge=1)
+    """By default as in [training]; so the next two."""
     learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Also of FedNER's shared layers, which the server steps."""
     head_learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """For what is not the encoder."""
 
     def over(self, training: Training) -> Training:
         """How the server trains where sites train so."""

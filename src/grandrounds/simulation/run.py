@@ -26,18 +26,24 @@ def run(
     resume: bool = False,
     watcher: Watcher | None = None,
 ) -> Result:
-    """Run a config (a TOML file, or its content) in the folder `out`; the result is what `result.json` holds."""
-    if isinstance(config, Config):
-        made, base = config, Path()
-    elif isinstance(config, Mapping):
-        made, base = make_config(config, overrides), Path()
-    else:
-        texts = [
-            f"{key}={value!r}" if isinstance(value, str) else f"{key}={value}"
-            for key, value in (overrides or {}).items()
-        ]
-        made, base = load_config(Path(config), texts), Path(config).parent
+    """Run a config on this machine, in the folder `out`; the result is what `result.json` holds.
+
+    `config` is a TOML file or its content, `overrides` are changes such as `{"federation.rounds": 5}`. Paths in the
+    config start at `data`, by default at the folder of the file. `resume` goes on with a run that was stopped.
+    """
+    made, base = opened(config, overrides)
     return run_config(made, Path(data) if data else base, Path(out), resume=resume, watcher=watcher)
+
+
+def opened(
+    config: str | Path | Mapping[str, Any] | Config, overrides: Mapping[str, Any] | None = None
+) -> tuple[Config, Path]:
+    """The config after overrides, and the folder that its paths start at."""
+    if isinstance(config, Config):
+        return make_config(config.model_dump(exclude_none=True), overrides) if overrides else config, Path()
+    if isinstance(config, Mapping):
+        return make_config(config, overrides), Path()
+    return load_config(Path(config), overrides or {}), Path(config).parent
 
 
 def run_config(

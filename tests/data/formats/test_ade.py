@@ -102,7 +102,7 @@ def test_effects_doses_and_sentences_without_are_joined_when_read_together(tmp_p
         ("README.txt", "about"),
     ):
         (tmp_path / name).write_text(content)
-    corpus = read("ade", [tmp_path / "DRUG-AE.rel", tmp_path / "DRUG-DOSE.rel"])
+    corpus = read([tmp_path / "DRUG-AE.rel", tmp_path / "DRUG-DOSE.rel"], "ade")
     (both,) = corpus.documents
     assert named(both)[-2:] == [(49, "penicillin", "Drug"), (60, "5 mg", "Dose")]
     assert [(r.type, r.mentions) for r in both.relations] == [
@@ -111,7 +111,7 @@ def test_effects_doses_and_sentences_without_are_joined_when_read_together(tmp_p
         ("DRUG-DOSE", (2, 3)),
     ]
     assert corpus.notes == {ade.AGAIN: 1}
-    folder = read("ade", tmp_path)
+    folder = read(tmp_path, "ade")
     assert [document.text for document in folder.documents] == ["No harm.", "None | at all.", TEXT]
     assert folder.documents[2].mentions == both.mentions
     assert folder.notes == {

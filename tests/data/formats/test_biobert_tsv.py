@@ -16,7 +16,7 @@ BLINDED = {"blinded": "yes"}
 def test_train_rows_have_no_header(tmp_path: Path):
     path = tmp_path / "train.tsv"
     path.write_text('"@DISEASE$" needs @GENE$.\t1\n@GENE$ is not @DISEASE$.\t0\n')
-    first, second = read("biobert-tsv", path).documents
+    first, second = read(path, "biobert-tsv").documents
     assert first == Document(
         "train.tsv:1",
         '"@DISEASE$" needs @GENE$.',
@@ -33,7 +33,7 @@ def test_train_rows_have_no_header(tmp_path: Path):
 def test_test_rows_have_a_header_and_an_index(tmp_path: Path):
     path = tmp_path / "test.tsv"
     path.write_text("index\tsentence\tlabel\n0\t@CHEMICAL$ acts on @DISEASE$.\t1\n")
-    (document,) = read("biobert-tsv", path, relation="acts").documents
+    (document,) = read(path, "biobert-tsv", relation="acts").documents
     assert (document.id, document.text) == ("test.tsv:2", "@CHEMICAL$ acts on @DISEASE$.")
     assert document.relations == (Relation("acts", "T1", "T2", (0, 1)),)
 
@@ -54,5 +54,5 @@ def test_test_rows_have_a_header_and_an_index(tmp_path: Path):
 def test_bad_rows_are_named_by_file_and_line_but_not_shown(content: str, message: str, tmp_path: Path):
     (tmp_path / "a.tsv").write_text(content)
     with pytest.raises(DataError, match=message) as caught:
-        read("biobert-tsv", tmp_path / "a.tsv")
+        read(tmp_path / "a.tsv", "biobert-tsv")
     assert "secret" not in str(caught.value)

@@ -82,16 +82,16 @@ def test_folders_nest_and_files_without_a_partner_are_told(tmp_path: Path):
     (tmp_path / "ward" / "note.ann").write_text(ANN)
     (tmp_path / "bare.txt").write_text("No annotations.")
     (tmp_path / "annotation.conf").write_text("")
-    corpus = read("brat", tmp_path)
+    corpus = read(tmp_path, "brat")
     assert [document.id for document in corpus.documents] == ["bare", "ward/note"]
     assert corpus.notes["texts without annotations (.ann), read as having none"] == 1
     assert corpus.notes["files passed over, neither .txt nor .ann"] == 1
-    assert read("brat", tmp_path / "ward" / "note.ann").documents[0].mentions == corpus.documents[1].mentions
+    assert read(tmp_path / "ward" / "note.ann", "brat").documents[0].mentions == corpus.documents[1].mentions
     assert write("brat", corpus.documents, tmp_path / "out") == {}
-    assert read("brat", tmp_path / "out").documents == corpus.documents
+    assert read(tmp_path / "out", "brat").documents == corpus.documents
     (tmp_path / "lost.ann").write_text(ANN)
     with pytest.raises(DataError, match=r"lost\.ann: no text beside these annotations"):
-        read("brat", tmp_path)
+        read(tmp_path, "brat")
 
 
 def test_documents_of_other_sources_are_written_with_what_brat_can_hold(tmp_path: Path):
@@ -157,7 +157,7 @@ def test_pieces_on_two_lines_with_nothing_between_them_are_whole(choice: str):
 def test_what_to_do_with_pieces_is_checked(tmp_path: Path):
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(GrandRoundsError, match=r"unknown choice of discontinuous 'dropp'; did you mean 'drop'\?"):
-        read("brat", tmp_path, discontinuous="dropp")
+        read(tmp_path, "brat", discontinuous="dropp")
 
 
 def test_an_attribute_given_twice_is_counted():

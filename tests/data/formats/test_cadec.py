@@ -89,7 +89,7 @@ def test_the_folders_of_the_release_are_put_together(tmp_path: Path):
     }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content)
-    corpus = read("cadec", tmp_path)
+    corpus = read(tmp_path, "cadec")
     assert [(d.id, d.attributes, len(d.mentions)) for d in corpus.documents] == [
         ("LIPITOR.1", {"drug": "LIPITOR"}, 5),
         ("ZIPSOR.2", {"drug": "ZIPSOR"}, 0),
@@ -101,11 +101,11 @@ def test_the_folders_of_the_release_are_put_together(tmp_path: Path):
         "texts without annotations (.ann), read as having none": 1,
         "files of concepts (meddra, sct) left unread": 1,
     }
-    assert read("cadec", root / "text" / "LIPITOR.1.txt").documents == corpus.documents[:1]
-    assert read("cadec", root / "text").documents == corpus.documents
+    assert read(root / "text" / "LIPITOR.1.txt", "cadec").documents == corpus.documents[:1]
+    assert read(root / "text", "cadec").documents == corpus.documents
     (root / "original" / "ARTHROTEC.3.ann").write_text("")
     with pytest.raises(DataError, match=r"ARTHROTEC\.3\.ann: no text for these annotations; put its \.txt into"):
-        read("cadec", tmp_path)
+        read(tmp_path, "cadec")
 
 
 @pytest.mark.parametrize(
@@ -127,4 +127,4 @@ def test_bad_lines_are_named_by_file_and_line_but_not_shown(line: str, message: 
 
 def test_what_to_do_with_pieces_is_checked(tmp_path: Path):
     with pytest.raises(GrandRoundsError, match=r"unknown choice of discontinuous 'joined'; did you mean 'join'\?"):
-        read("cadec", tmp_path, discontinuous="joined")
+        read(tmp_path, "cadec", discontinuous="joined")

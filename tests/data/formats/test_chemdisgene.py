@@ -49,36 +49,36 @@ def abstracts(tmp_path: Path) -> Path:
 
 def test_relations_come_from_the_file_named_after_the_abstracts(abstracts: Path):
     (abstracts.parent / "dev_relationships.tsv.gz").write_bytes(gzip.compress(DERIVED.encode()))
-    corpus = read("chemdisgene", abstracts)
+    corpus = read(abstracts, "chemdisgene")
     first, second = corpus.documents
     assert [entity.id for entity in first.entities] == ["MESH:D1", "5406", "MESH:D9", "10090"]
     assert first.relations == RELATIONS
     assert second.relations == ()
     assert corpus.notes == {"relations whose ends were put in the order that their type names": 3}
-    assert read("chemdisgene", abstracts.parent).documents == corpus.documents
+    assert read(abstracts.parent, "chemdisgene").documents == corpus.documents
 
 
 def test_the_curated_spelling_gives_the_same_relations(abstracts: Path):
     one, two, three = CURATED.splitlines(keepends=True)
     (abstracts.parent / "approved_relns_ctd_v0.tsv").write_text(one)
     (abstracts.parent / "approved_relns_new_v0.tsv").write_text(two + three)
-    corpus = read("chemdisgene", abstracts, relations="approved_relns_*.tsv")
+    corpus = read(abstracts, "chemdisgene", relations="approved_relns_*.tsv")
     assert corpus.documents[0].relations == RELATIONS
     assert corpus.notes == {}
-    part = read("chemdisgene", abstracts, relations="approved_relns_ctd_v0.tsv")
+    part = read(abstracts, "chemdisgene", relations="approved_relns_ctd_v0.tsv")
     assert part.documents[0].relations == RELATIONS[:1]
-    elsewhere = read("chemdisgene", abstracts, relations=str(abstracts.parent / "approved_relns_ctd_v?.tsv"))
+    elsewhere = read(abstracts, "chemdisgene", relations=str(abstracts.parent / "approved_relns_ctd_v?.tsv"))
     assert elsewhere.documents == part.documents
 
 
 def test_only_one_kind_is_one_relation_between_two_types(abstracts: Path):
     twice = "30\tchem_gene:affects^binding\t5406\tMESH:D1\n"
     (abstracts.parent / "dev_relationships.tsv").write_text(DERIVED + twice)
-    assert read("chemdisgene", abstracts, only="chem_gene").documents[0].relations == (
+    assert read(abstracts, "chemdisgene", only="chem_gene").documents[0].relations == (
         Relation("chem_gene", "MESH:D1", "5406"),
     )
     with pytest.raises(GrandRoundsError, match="did you mean 'gene_disease'"):
-        read("chemdisgene", abstracts, only="gene_diseas")
+        read(abstracts, "chemdisgene", only="gene_diseas")
 
 
 def test_relations_that_have_no_place_are_counted(abstracts: Path):
@@ -89,7 +89,7 @@ def test_relations_that_have_no_place_are_counted(abstracts: Path):
         "32\tchem_disease:therapeutic\tMESH:D9\tMESH:D1\n"  # no such document
     )
     (abstracts.parent / "dev_relationships.tsv").write_text(DERIVED + more)
-    corpus = read("chemdisgene", abstracts)
+    corpus = read(abstracts, "chemdisgene")
     assert corpus.documents[0].relations == RELATIONS
     assert corpus.notes == {
         "relations whose ends were put in the order that their type names": 3,
@@ -111,15 +111,15 @@ def test_bad_lines_are_named_by_file_and_line_but_not_shown(line: str, message: 
     path = abstracts.parent / "dev_relationships.tsv"
     path.write_text(f"{DERIVED}{line}\n")
     with pytest.raises(DataError, match=message) as caught:
-        read("chemdisgene", abstracts)
+        read(abstracts, "chemdisgene")
     assert str(caught.value).startswith(f"{path}:4: ")
     assert "5406" not in str(caught.value)
 
 
 def test_abstracts_without_relations_are_not_read_as_having_none(abstracts: Path):
     with pytest.raises(DataError, match=r"no dev_relationships\.tsv beside it, gzipped or not; the option 'relations'"):
-        read("chemdisgene", abstracts)
+        read(abstracts, "chemdisgene")
     with pytest.raises(DataError, match="the option 'relations' names no file beside it"):
-        read("chemdisgene", abstracts, relations="gone*.tsv")
+        read(abstracts, "chemdisgene", relations="gone*.tsv")
     with pytest.raises(DataError, match="the option 'relations' names no file beside it"):
-        read("chemdisgene", abstracts, relations="/")
+        read(abstracts, "chemdisgene", relations="/")

@@ -49,12 +49,12 @@ def test_each_sentence_is_a_document_unless_the_file_says_otherwise():
 def test_columns_and_separators_are_found_or_given(tmp_path: Path):
     path = tmp_path / "a.conll"
     path.write_text("Liver NN B-NP B-D\nfails VB O O\n")
-    corpus = read("conll", path)
+    corpus = read(path, "conll")
     assert corpus.documents[0].text == "Liver fails"
     assert corpus.notes == {"columns besides token and tag left out": 4}
-    assert read("conll", path, tag_column=2).documents[0].mentions[0].type == "NP"
+    assert read(path, "conll", tag_column=2).documents[0].mentions[0].type == "NP"
     path.write_text("B-D|Liver\nO|fails\n")
-    given = read("conll", path, separator="|", token_column=1, tag_column=0).documents[0]
+    given = read(path, "conll", separator="|", token_column=1, tag_column=0).documents[0]
     assert (given.text, given.mentions[0].type) == ("Liver fails", "D")
 
 
@@ -121,7 +121,7 @@ def test_what_was_read_is_written_with_the_same_tokens_and_mentions(scheme: str,
     for content in (FILE, "-DOCSTART-\tO\n\n" + FILE):
         before = documents(content)
         assert write("conll", before, tmp_path / "a.tsv", scheme=scheme) == {}
-        after = read("conll", tmp_path / "a.tsv", scheme=scheme)
+        after = read(tmp_path / "a.tsv", "conll", scheme=scheme)
         assert after.notes == {}
         assert [(d.text, d.sentences, d.mentions) for d in after.documents] == [
             (d.text, d.sentences, d.mentions) for d in before
@@ -184,15 +184,15 @@ def test_options_are_checked(tmp_path: Path):
     path = tmp_path / "a.tsv"
     path.write_text("x\tS-A\n")
     with pytest.raises(DataError, match=r"a\.tsv:1: a tag with S, which BIO does not have; read with scheme BIOES"):
-        read("conll", path, scheme="BIO")
+        read(path, "conll", scheme="BIO")
     with pytest.raises(GrandRoundsError, match="unknown tag scheme 'IOBES'"):
-        read("conll", path, scheme="IOBES")
+        read(path, "conll", scheme="IOBES")
     with pytest.raises(GrandRoundsError, match="unknown tag scheme 'auto'"):
         write("conll", [], path, scheme="auto")
     with pytest.raises(GrandRoundsError, match="sentences_per_document must be 1 or more"):
-        read("conll", path, sentences_per_document=0)
+        read(path, "conll", sentences_per_document=0)
     with pytest.raises(DataError, match="2 columns, but token_column is 5 and tag_column -1"):
-        read("conll", path, token_column=5)
+        read(path, "conll", token_column=5)
 
 
 def _tag(tag: str) -> Tag:

@@ -69,7 +69,7 @@ def test_a_blind_test_has_no_labels_and_the_distant_part_no_evidence(tmp_path: P
     blind = {key: value for key, value in ONE.items() if key != "labels"}
     distant = {**blind, "title": "other", "labels": [{"r": "P19", "h": 0, "t": 1}]}
     (tmp_path / "test.json").write_text(json.dumps([blind, distant]))
-    found = read("docred", tmp_path)
+    found = read(tmp_path, "docred")
     assert [document.relations for document in found.documents] == [(), (Relation("P19", "0", "1"),)]
     assert found.notes == {}
 

@@ -28,7 +28,7 @@ FULL = Document(
 def test_every_field_survives(tmp_path: Path):
     documents = (FULL, Document("n2", ""), Document("n3", "x", (Span(0, 1),)))
     assert write("json", documents, tmp_path / "a.jsonl") == {}
-    assert read("json", tmp_path / "a.jsonl").documents == documents
+    assert read(tmp_path / "a.jsonl", "json").documents == documents
     assert (tmp_path / "a.jsonl").read_text().count("\n") == 3
 
 

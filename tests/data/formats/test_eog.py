@@ -87,7 +87,7 @@ def test_a_name_that_is_part_of_its_tokens_is_counted():
 
 def test_files_and_folders_are_read_and_a_document_may_have_no_pair(tmp_path: Path):
     (tmp_path / "train.data").write_text(line(pair("1:CID:2")) + "\n11\tNothing here .\n")
-    found = read("eog", tmp_path)
+    found = read(tmp_path, "eog")
     assert [len(document.mentions) for document in found.documents] == [3, 0]
     assert found.notes == {}
 

@@ -31,25 +31,25 @@ def test_every_format_is_listed_under_its_name():
 
 def test_unknown_formats_and_options_suggest_the_nearest(file: Path):
     with pytest.raises(GrandRoundsError, match=r"unknown format 'pubtater'; did you mean 'pubtator'\?"):
-        read("pubtater", file)
+        read(file, "pubtater")
     with pytest.raises(GrandRoundsError, match=r"unknown option of format 'conll' 'schema'; did you mean 'scheme'\?"):
-        read("conll", file, schema="BIO")
+        read(file, "conll", schema="BIO")
     with pytest.raises(GrandRoundsError, match="format 'docred' takes no options; remove 'scheme'"):
-        read("docred", file, scheme="BIO")
+        read(file, "docred", scheme="BIO")
     with pytest.raises(GrandRoundsError, match="option 'token_column' of format 'conll' must be of type int"):
-        read("conll", file, token_column="first")
+        read(file, "conll", token_column="first")
 
 
 def test_one_path_several_a_folder_and_gzip_give_the_same_documents(file: Path):
     packed = file.parent / "b.txt.gz"
     packed.write_bytes(gzip.compress(PUBTATOR.encode()))
     (file.parent / "README.md").write_text("no corpus")
-    one = read("pubtator", str(file)).documents
-    assert read("pubtator", packed).documents == one
-    both = read("pubtator", [file, packed])
+    one = read(str(file), "pubtator").documents
+    assert read(packed, "pubtator").documents == one
+    both = read([file, packed], "pubtator")
     assert both.documents == one + one
     assert both.notes == {"documents with the id of an earlier one": 1}
-    folder = read("pubtator", file.parent)
+    folder = read(file.parent, "pubtator")
     assert folder.documents == both.documents
     assert folder.notes["files or folders passed over, not ending in .txt or .pubtator"] == 1
 
@@ -57,15 +57,15 @@ def test_one_path_several_a_folder_and_gzip_give_the_same_documents(file: Path):
 @pytest.mark.parametrize("format", sorted(FORMATS))
 def test_a_missing_path_says_so(format: str, tmp_path: Path):
     with pytest.raises(DataError, match=r"gone: no such file or folder; check the path"):
-        read(format, tmp_path / "gone")
+        read(tmp_path / "gone", format)
 
 
 @pytest.mark.parametrize("format", sorted(FORMATS))
 def test_nothing_to_read_says_so(format: str, tmp_path: Path):
     with pytest.raises(DataError, match=f"no documents found; is it really in the format '{format}'"):
-        read(format, tmp_path)
+        read(tmp_path, format)
     with pytest.raises(DataError, match="no documents found"):
-        read(format, [])
+        read([], format)
 
 
 @pytest.mark.parametrize("format", sorted(FORMATS))
@@ -73,14 +73,14 @@ def test_broken_utf8_is_named_by_line_and_byte(format: str, tmp_path: Path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"      \n1|a|\xff\xfe\n")
     with pytest.raises(DataError, match=r"a\.txt:2: not UTF-8 at byte 11; convert the file"):
-        read(format, path)
+        read(path, format)
 
 
 def test_a_torn_gzip_file_says_so(tmp_path: Path):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(PUBTATOR.encode())[:-9])
     with pytest.raises(DataError, match="not a whole gzip file; fetch it again"):
-        read("pubtator", path)
+        read(path, "pubtator")
 
 
 @pytest.mark.parametrize("format", ["opennre", "nre"])
@@ -89,7 +89,7 @@ def test_files_that_are_streamed_are_told_of_in_the_same_words(format: str, tmp_
     torn.write_bytes(gzip.compress(b"\n" * 999)[:-9])
     folder.mkdir()
     with pytest.raises(DataError, match="not a whole gzip file; fetch it again"):
-        read(format, torn)
+        read(torn, format)
     with pytest.raises(DataError, match="can't be read"):
         list(FORMATS[format].reader(folder, Counter()))
 
@@ -97,7 +97,7 @@ def test_files_that_are_streamed_are_told_of_in_the_same_words(format: str, tmp_
 def test_windows_line_ends_and_a_byte_order_mark_change_nothing(file: Path, tmp_path: Path):
     windows = tmp_path / "windows.txt"
     windows.write_bytes(b"\xef\xbb\xbf" + PUBTATOR.replace("\n", "\r\n").encode())
-    assert read("pubtator", windows).documents == read("pubtator", file).documents
+    assert read(windows, "pubtator").documents == read(file, "pubtator").documents
 
 
 def test_formats_that_only_read_refuse_to_write(tmp_path: Path):
@@ -106,7 +106,7 @@ def test_formats_that_only_read_refuse_to_write(tmp_path: Path):
 
 
 def test_an_unwritable_place_says_so(file: Path):
-    documents = read("pubtator", file).documents
+    documents = read(file, "pubtator").documents
     with pytest.raises(DataError, match="can't be written"):
         write("pubtator", documents, file / "below-a-file.txt")
     with pytest.raises(DataError, match="half of a surrogate pair"):

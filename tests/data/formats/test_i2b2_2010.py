@@ -33,7 +33,7 @@ def lay_out(folder: Path, txt: str, con: str, rel: str, text: str = TEXT, con_te
 
 def test_files_in_the_releases_folders_become_a_document(tmp_path: Path):
     lay_out(tmp_path, "beth/txt/record-13.txt", "beth/concept/record-13.con", "beth/rel/record-13.rel")
-    corpus = read("i2b2-2010", tmp_path)
+    corpus = read(tmp_path, "i2b2-2010")
     assert corpus.notes == {"concepts given twice, kept once": 1}
     (document,) = corpus.documents
     assert document == Document(
@@ -56,9 +56,9 @@ def test_files_beside_one_another_and_in_the_test_releases_folders_are_found(tmp
     flat = lay_out(tmp_path / "flat", "a.txt", "a.con", "a.rel")
     test = lay_out(tmp_path / "test", "test_data/a.txt", "standard/concepts/a.con", "standard/rel/a.rel")
     (test / "standard" / "a.ast").write_text("")
-    (one,) = read("i2b2-2010", flat).documents
-    other = read("i2b2-2010", test)
-    assert other.documents == (one,) == read("i2b2-2010", flat / "a.txt").documents
+    (one,) = read(flat, "i2b2-2010").documents
+    other = read(test, "i2b2-2010")
+    assert other.documents == (one,) == read(flat / "a.txt", "i2b2-2010").documents
     assert one.attributes == {}
     assert other.notes["assertion files (.ast) left unread"] == 1
 
@@ -66,32 +66,32 @@ def test_files_beside_one_another_and_in_the_test_releases_folders_are_found(tmp
 def test_hospitals_with_the_same_file_names_are_kept_apart(tmp_path: Path):
     lay_out(tmp_path, "beth/txt/1.txt", "beth/concept/1.con", "beth/rel/1.rel")
     lay_out(tmp_path, "partners/txt/1.txt", "partners/concept/1.con", "partners/rel/1.rel", rel_text="")
-    corpus = read("i2b2-2010", tmp_path)
+    corpus = read(tmp_path, "i2b2-2010")
     assert [(d.attributes["hospital"], len(d.relations)) for d in corpus.documents] == [("beth", 2), ("partners", 0)]
     assert corpus.notes["documents with the id of an earlier one"] == 1
 
 
 def test_a_missing_partner_is_counted_or_refused(tmp_path: Path):
     (tmp_path / "1.txt").write_text(TEXT)
-    assert read("i2b2-2010", tmp_path).notes == {
+    assert read(tmp_path, "i2b2-2010").notes == {
         "texts without concepts (.con), read as having none": 1,
         "texts without relations (.rel), read as having none": 1,
     }
     (tmp_path / "2.con").write_text(CON)
     with pytest.raises(DataError, match=r"2\.con: no text of this name found"):
-        read("i2b2-2010", tmp_path)
+        read(tmp_path, "i2b2-2010")
     (tmp_path / "x" / "y").mkdir(parents=True)
     (tmp_path / "x" / "1.con").write_text("")
     (tmp_path / "x" / "y" / "1.con").write_text("")
     with pytest.raises(DataError, match=r"1\.txt: 2 \.con files may belong to this text"):
-        read("i2b2-2010", tmp_path)
+        read(tmp_path, "i2b2-2010")
 
 
 def test_concepts_alone_are_enough_for_tagging(tmp_path: Path):
     lay_out(tmp_path, "beth/txt/1.txt", "beth/concept/1.con", "beth/rel/1.rel")
-    with_relations = read("i2b2-2010", tmp_path).documents[0]
+    with_relations = read(tmp_path, "i2b2-2010").documents[0]
     (tmp_path / "beth/rel/1.rel").unlink()
-    corpus = read("i2b2-2010", tmp_path)
+    corpus = read(tmp_path, "i2b2-2010")
     assert corpus.documents == (replace(with_relations, relations=()),)
     assert corpus.notes["texts without relations (.rel), read as having none"] == 1
     assert all(corpus.documents[0].sentence_of(mention) is not None for mention in with_relations.mentions)
@@ -102,7 +102,7 @@ def test_concepts_may_hold_quotes_and_cross_lines(tmp_path: Path):
         tmp_path, "a.txt", "a.con", "a.rel",
         'Has "bad"\nlungs today .\nEnd .\n', 'c=""bad" lungs" 1:1 2:0||t="problem"\n', "",
     )  # fmt: skip
-    (document,) = read("i2b2-2010", tmp_path).documents
+    (document,) = read(tmp_path, "i2b2-2010").documents
     assert document.surface(document.mentions[0]) == '"bad"\nlungs'
     assert document.sentences == (Span(0, 23), Span(24, 29))
 
@@ -127,6 +127,6 @@ def test_bad_lines_are_named_by_file_and_line_but_not_shown(file, line, old, new
     changed[file] = changed[file].replace(old, new, 1)
     lay_out(tmp_path, "a.txt", "a.con", "a.rel", TEXT, changed["con"], changed["rel"])
     with pytest.raises(DataError, match=message) as caught:
-        read("i2b2-2010", tmp_path)
+        read(tmp_path, "i2b2-2010")
     assert f"a.{file}:{line}: " in str(caught.value)
     assert "chest" not in str(caught.value).lower().replace("problem", "")

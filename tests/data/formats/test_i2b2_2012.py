@@ -123,7 +123,7 @@ def test_what_has_no_type_or_is_given_twice_is_counted():
 def test_files_of_a_folder_are_read_and_the_releases_other_files_passed_over(tmp_path: Path):
     (tmp_path / "7.xml").write_text(file())
     (tmp_path / "7.xml.txt").write_text(NOTE)
-    corpus = read("i2b2-2012", tmp_path)
+    corpus = read(tmp_path, "i2b2-2012")
     assert [document.id for document in corpus.documents] == ["7"]
     assert corpus.notes == {**SECTIONS, "files or folders passed over, not ending in .xml": 1}
 

@@ -34,7 +34,7 @@ def test_mimic_gives_discharge_summaries_by_patient_and_counts_the_rest(tmp_path
         row(4, "24", "Discharge summary", "", "Plan:\nRest."),
         row(5, "25", "Discharge summary", "", "  "),
     )
-    corpus = read("mimic-notes", path)
+    corpus = read(path, "mimic-notes")
     assert [(d.id, d.attributes) for d in corpus.documents] == [
         ("1", {"patient": "22", "stay": "101"}),
         ("4", {"patient": "24", "stay": "104"}),
@@ -52,7 +52,7 @@ def test_mimic_gives_discharge_summaries_by_patient_and_counts_the_rest(tmp_path
         "notes marked as an error, left out": 1,
         "notes without text, left out": 1,
     }
-    assert [d.id for d in read("mimic-notes", path, category="nursing").documents] == ["2"]
+    assert [d.id for d in read(path, "mimic-notes", category="nursing").documents] == ["2"]
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_what_mimic_marks_as_an_error_is_read_whatever_hands_the_table_went_thro
     tmp_path: Path, error: str, taken: int
 ) -> None:
     path = mimic(tmp_path, *(row(i, "2", "Discharge summary", marked, "Well.") for i, marked in enumerate(["", error])))
-    corpus = read("mimic-notes", path)
+    corpus = read(path, "mimic-notes")
     assert (len(corpus.documents) - 1, sum(corpus.notes.values())) == (taken, 1 - taken)
 
 
 def test_where_no_note_is_of_the_category_it_is_said_what_there_was(tmp_path: Path) -> None:
     path = mimic(tmp_path, row(1, "2", "Nursing", "", "secret"), row(2, "2", "Discharge summary", "", "secret"))
     with pytest.raises(DataError, match=r"no documents found.*There were: 2 notes of other categories, left out"):
-        read("mimic-notes", path, category="Discharge")
+        read(path, "mimic-notes", category="Discharge")
 
 
 def test_a_long_mimic_note_is_read_and_the_file_is_never_held_whole(
@@ -78,7 +78,7 @@ def test_a_long_mimic_note_is_read_and_the_file_is_never_held_whole(
 ) -> None:
     monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("read at once"))
     text = "Stable. " * 30_000  # beyond csv's own limit of 131,072 characters
-    corpus = read("mimic-notes", mimic(tmp_path, row(1, "22", "Discharge summary", "", text)))
+    corpus = read(mimic(tmp_path, row(1, "22", "Discharge summary", "", text)), "mimic-notes")
     assert corpus.documents[0].text == text
 
 
@@ -97,7 +97,7 @@ def test_a_broken_table_is_told_by_line_and_without_its_text(
     path = tmp_path / "NOTEEVENTS.csv"
     path.write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(DataError) as caught:
-        read("mimic-notes", path)
+        read(path, "mimic-notes")
     assert f"NOTEEVENTS.csv:{line}" in str(caught.value)
     assert told in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -111,7 +111,7 @@ def test_json_lines_give_text_id_and_plain_fields(tmp_path: Path) -> None:
         {"id": "x", "text": " "},
     ]
     path.write_text("\n".join(map(json.dumps, notes)) + "\n", encoding="utf-8")
-    corpus = read("notes-json", path)
+    corpus = read(path, "notes-json")
     assert [(d.id, d.attributes) for d in corpus.documents] == [
         ("7", {"specialty": "Allergy", "patient": "12"}),
         ("notes-2", {"urgent": "true"}),
@@ -125,7 +125,7 @@ def test_a_broken_line_is_told_by_its_number_alone(tmp_path: Path, line: str) ->
     path = tmp_path / "notes.jsonl"
     path.write_text(f'{{"text": "Well."}}\n{line}\n', encoding="utf-8")
     with pytest.raises(DataError) as caught:
-        read("notes-json", path)
+        read(path, "notes-json")
     assert "notes.jsonl:2" in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -145,7 +145,7 @@ def test_notes_are_written_a_sentence_a_line_and_read_again(tmp_path: Path) -> N
     }
     written = (tmp_path / "notes.txt").read_text(encoding="utf-8")
     assert written == "PLAN:\nRest at home.\n1. Aspirin\n\nWell.\nHome.\n"
-    again = read("lines", tmp_path / "notes.txt").documents
+    again = read(tmp_path / "notes.txt", "lines").documents
     assert [(d.id, [d.surface(s) for s in d.sentences]) for d in again] == [
         ("notes-1", ["PLAN:", "Rest at home.", "1. Aspirin"]),
         ("notes-2", ["Well.", "Home."]),
@@ -156,7 +156,7 @@ def test_notes_are_written_a_sentence_a_line_and_read_again(tmp_path: Path) -> N
 
 def test_a_folder_of_text_can_be_read_as_notes(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("PLAN: Rest.\n1. Aspirin\n2. Fluids\n", encoding="utf-8")
-    (document,) = read("text", tmp_path, breaks="clinical").documents
+    (document,) = read(tmp_path, "text", breaks="clinical").documents
     assert [document.surface(s) for s in document.sentences] == ["PLAN:", "Rest.", "1. Aspirin", "2. Fluids"]
 
 
@@ -164,7 +164,7 @@ def test_a_patient_is_the_same_however_a_table_wrote_the_number_and_a_gap_is_non
     path = tmp_path / "notes.jsonl"
     values = ['"12"', "12", "12.0", '" 12 "', "NaN", '""', '"  "', "null", "1.5"]
     path.write_text("".join(f'{{"text": "Well.", "patient": {value}}}\n' for value in values))
-    found = [document.attributes.get("patient") for document in read("notes-json", path).documents]
+    found = [document.attributes.get("patient") for document in read(path, "notes-json").documents]
     assert found == ["12"] * 4 + [None] * 4 + ["1.5"]
 
 
@@ -178,5 +178,5 @@ def test_a_lone_carriage_return_in_a_row_is_told_as_one(tmp_path: Path) -> None:
     path = mimic(tmp_path, row(1, "2", "Discharge summary", "", "Well."))
     path.write_bytes(path.read_bytes() + b"2,3,4,,,,Discharge summary,Report,,,half\rhalf\n")
     with pytest.raises(DataError, match="a row that a lone carriage return breaks") as told:
-        read("mimic-notes", path)
+        read(path, "mimic-notes")
     assert "half" not in str(told.value)

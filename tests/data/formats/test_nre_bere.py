@@ -40,7 +40,7 @@ BERE: list[dict[str, Any]] = [
 def test_nre_finds_names_and_leaves_out_what_it_can_not_find(tmp_path: Path):
     path = tmp_path / "a.tsv"
     path.write_text(NRE)
-    corpus = read("nre", path)
+    corpus = read(path, "nre")
     first, second, third = corpus.documents
     assert first == Document(
         "a.tsv:1",
@@ -53,7 +53,7 @@ def test_nre_finds_names_and_leaves_out_what_it_can_not_find(tmp_path: Path):
     assert (second.id, second.text, second.relations) == ("a.tsv:2", "Ada_Lovelace saw Paris.", ())
     assert (third.id, third.entities) == ("a.tsv:4", (Entity("m.5", "entity", (0, 1)),))
     assert corpus.notes == {"sentences in which the head or the tail can't be found, left out": 1}
-    typed = read("nre", path, head_type="miRNA", tail_type="Gene").documents[0]
+    typed = read(path, "nre", head_type="miRNA", tail_type="Gene").documents[0]
     assert [mention.type for mention in typed.mentions] == ["miRNA", "Gene"]
 
 
@@ -61,7 +61,7 @@ def test_nre_is_read_gzipped_with_windows_line_ends_and_a_byte_order_mark(tmp_pa
     (tmp_path / "a.tsv").write_text(NRE)
     packed = tmp_path / "a.tsv.gz"
     packed.write_bytes(gzip.compress(b"\xef\xbb\xbf" + NRE.replace("\n", "\r\n").encode()))
-    texts = [[document.text for document in read("nre", p).documents] for p in (tmp_path / "a.tsv", packed)]
+    texts = [[document.text for document in read(p, "nre").documents] for p in (tmp_path / "a.tsv", packed)]
     assert texts[0] == texts[1]
 
 
@@ -76,14 +76,14 @@ def test_nre_is_read_gzipped_with_windows_line_ends_and_a_byte_order_mark(tmp_pa
 def test_bad_lines_of_nre_are_named_but_not_shown(line: str, message: str, tmp_path: Path):
     (tmp_path / "a.tsv").write_text(f"{NRE.splitlines()[0]}\n{line}\n")
     with pytest.raises(DataError, match=message) as caught:
-        read("nre", tmp_path / "a.tsv")
+        read(tmp_path / "a.tsv", "nre")
     assert "secret" not in str(caught.value)
 
 
 def test_bere_keeps_its_other_strings_as_attributes(tmp_path: Path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps(BERE, indent=1))
-    corpus = read("bere", path)
+    corpus = read(path, "bere")
     assert corpus.documents == (
         Document(
             "a.json:1",
@@ -120,11 +120,11 @@ def _without(key: str) -> str:
 def test_bad_values_of_bere_are_named_but_not_shown(content: str, message: str, tmp_path: Path):
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(DataError, match=message) as caught:
-        read("bere", tmp_path / "a.json")
+        read(tmp_path / "a.json", "bere")
     assert "enomab" not in str(caught.value)
 
 
 def test_an_empty_list_holds_no_documents(tmp_path: Path):
     (tmp_path / "a.json").write_text(" [ ]\n")
     with pytest.raises(DataError, match="no documents found"):
-        read("bere", tmp_path / "a.json")
+        read(tmp_path / "a.json", "bere")

@@ -72,7 +72,7 @@ def test_documents_come_back_as_they_were_written(tmp_path: Path):
     documents = tuple(of(*values)[0])
     for name in ("a.jsonl", "a.jsonl.gz"):
         assert write("opennre", documents, tmp_path / name) == {}
-        assert read("opennre", tmp_path / name).documents == documents
+        assert read(tmp_path / name, "opennre").documents == documents
     raw = json.loads((tmp_path / "a.jsonl").read_text().split("\n")[0])
     assert raw == {
         "id": "a.jsonl:1",

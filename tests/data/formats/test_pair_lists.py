@@ -35,8 +35,8 @@ def file(tmp_path: Path) -> Path:
 
 def test_listed_pairs_are_no_candidates_but_keep_their_mentions(file: Path):
     (file.parent / "hypernyms.tsv").write_text("10\tD1\tD3\n\n10\tD1\tD3\n")
-    plain = read("pubtator", file)
-    corpus = read("pubtator", file, not_include="hypernyms.tsv")
+    plain = read(file, "pubtator")
+    corpus = read(file, "pubtator", not_include="hypernyms.tsv")
     assert corpus.notes == {}
     assert candidate_pairs(plain.documents[0], TYPES) == (("D1", "D2"), ("D1", "D3"), ("D4", "D2"), ("D4", "D3"))
     first, second = corpus.documents
@@ -49,14 +49,14 @@ def test_listed_pairs_are_no_candidates_but_keep_their_mentions(file: Path):
 def test_the_list_may_be_gzipped_and_lie_elsewhere(file: Path, tmp_path_factory: pytest.TempPathFactory):
     path = tmp_path_factory.mktemp("elsewhere") / "all.tsv.gz"
     path.write_bytes(gzip.compress(b"11\tD1\tD2\r\n"))
-    corpus = read("pubtator", file, not_include=str(path))
+    corpus = read(file, "pubtator", not_include=str(path))
     assert [len(candidate_pairs(document, TYPES)) for document in corpus.documents] == [4, 0]
 
 
 def test_lines_about_what_is_not_there_are_counted(file: Path):
     lines = ["12\tD1\tD2", "12\tD1\tD3", "10\tD1\tD9", "10\tD1\tD2", "10\tD4\tD3"]
     (file.parent / "list.tsv").write_text("\n".join(lines))
-    corpus = read("pubtator", file, not_include="list.tsv")
+    corpus = read(file, "pubtator", not_include="list.tsv")
     assert corpus.notes == {
         "lines of the list not_include about documents that this corpus file does not have": 2,
         "lines of the list not_include about entities that their document does not have": 1,
@@ -70,11 +70,11 @@ def test_bad_lines_are_named_by_file_and_line_but_not_shown(line: str, file: Pat
     path = file.parent / "list.tsv"
     path.write_text(f"10\tD1\tD3\n\n{line}\n")
     with pytest.raises(DataError, match=r"or an empty one; a line has 3: document, head, tail$") as caught:
-        read("pubtator", file, not_include="list.tsv")
+        read(file, "pubtator", not_include="list.tsv")
     assert str(caught.value).startswith(f"{path}:3: {line.count(chr(9)) + 1} tab-separated columns")
     assert "D3" not in str(caught.value)
 
 
 def test_a_list_that_is_not_there_says_so(file: Path):
     with pytest.raises(DataError, match=r"gone\.tsv: no such file; check the path"):
-        read("pubtator", file, not_include="gone.tsv")
+        read(file, "pubtator", not_include="gone.tsv")

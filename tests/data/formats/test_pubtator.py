@@ -66,10 +66,10 @@ def test_a_file_becomes_documents():
 def test_what_was_read_is_written_with_the_same_bytes(tmp_path: Path):
     source, target = tmp_path / "a.txt", tmp_path / "b.txt"
     source.write_text(FILE)
-    assert write("pubtator", read("pubtator", source).documents, target) == {}
+    assert write("pubtator", read(source, "pubtator").documents, target) == {}
     assert target.read_bytes() == source.read_bytes()
-    write("pubtator", read("pubtator", source).documents, tmp_path / "b.txt.gz")
-    assert read("pubtator", tmp_path / "b.txt.gz").documents == read("pubtator", source).documents
+    write("pubtator", read(source, "pubtator").documents, tmp_path / "b.txt.gz")
+    assert read(tmp_path / "b.txt.gz", "pubtator").documents == read(source, "pubtator").documents
 
 
 def test_offsets_count_characters_beyond_ascii_and_unusual_line_separators():
@@ -129,7 +129,7 @@ PHOSPHATE, GLUCOSE = "HMDB:HMDB01429|CHEBI:18367", "CHEBI:17234|HMDB:HMDB00122"
 def test_in_chr_joined_ids_are_of_one_chemical_and_a_relation_may_name_any_of_them(tmp_path: Path):
     path = tmp_path / "train.pubtator"
     path.write_text(CHR)
-    corpus = read("pubtator", path, joined="same")
+    corpus = read(path, "pubtator", joined="same")
     (document,) = corpus.documents
     assert [(entity.id, entity.mentions) for entity in document.entities] == [
         (GLUCOSE, (0, 2)),  # only a relation says that these two ids are of one thing
@@ -148,9 +148,9 @@ def test_in_chr_joined_ids_are_of_one_chemical_and_a_relation_may_name_any_of_th
 def test_chr_is_gzipped_or_not_and_can_be_written_again(tmp_path: Path):
     packed, again = tmp_path / "train.pubtator.gz", tmp_path / "again.pubtator"
     packed.write_bytes(gzip.compress(CHR.encode()))
-    (document,) = read("pubtator", packed, joined="same").documents
+    (document,) = read(packed, "pubtator", joined="same").documents
     write("pubtator", [document], again)
-    (other,) = read("pubtator", again, joined="same").documents
+    (other,) = read(again, "pubtator", joined="same").documents
     assert [entity.mentions for entity in other.entities] == [entity.mentions for entity in document.entities]
     assert other.relations == document.relations
 
@@ -161,7 +161,7 @@ def test_chr_read_as_cdr_is_told_of_the_option(tmp_path: Path):
     path = tmp_path / "train.pubtator"
     path.write_text(CHR)
     with pytest.raises(GrandRoundsError, match=r"unknown way of joining 'sane'; did you mean 'same'\?"):
-        read("pubtator", path, joined="sane")
+        read(path, "pubtator", joined="sane")
 
 
 @pytest.mark.parametrize(

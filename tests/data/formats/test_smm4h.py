@@ -89,7 +89,7 @@ def test_a_csv_is_read_with_its_quotes():
 
 def test_files_of_a_folder_are_read(tmp_path: Path):
     (tmp_path / "train.tsv").write_text(HEADER + ROWS)
-    assert len(read("smm4h", tmp_path).documents) == 3
+    assert len(read(tmp_path, "smm4h").documents) == 3
 
 
 @pytest.mark.parametrize(

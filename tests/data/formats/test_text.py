@@ -14,7 +14,7 @@ def test_a_file_is_a_document_with_sentences_and_nothing_else(tmp_path: Path) ->
     text = "He took aspirin.\r\nPain eased. \n\nNo fever"
     (tmp_path / "a.txt").write_bytes(text.encode())
     (tmp_path / "b.md").write_text("not this")
-    corpus = read("text", tmp_path)
+    corpus = read(tmp_path, "text")
     (document,) = corpus.documents
     assert (document.id, document.text, document.mentions) == ("a.txt", text, ())
     assert [document.surface(sentence) for sentence in document.sentences] == [
@@ -27,12 +27,12 @@ def test_a_file_is_a_document_with_sentences_and_nothing_else(tmp_path: Path) ->
 
 def test_a_byte_order_mark_is_no_character_of_the_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("No fever.", encoding="utf-8-sig")
-    (document,) = read("text", tmp_path).documents
+    (document,) = read(tmp_path, "text").documents
     assert (document.text, document.sentences) == ("No fever.", ((0, 9),))
 
 
 def test_lines_may_end_sentences(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("fever no\npain yes")
-    assert [len(read("text", tmp_path / "a.txt", breaks=b).documents[0].sentences) for b in ("line", "none")] == [2, 1]
+    assert [len(read(tmp_path / "a.txt", "text", breaks=b).documents[0].sentences) for b in ("line", "none")] == [2, 1]
     with pytest.raises(GrandRoundsError, match="unknown breaks 'lines'; did you mean 'line'"):
-        read("text", tmp_path / "a.txt", breaks="lines")
+        read(tmp_path / "a.txt", "text", breaks="lines")

@@ -1,4 +1,4 @@
-"""Read and write documents in the formats of the field: `read("pubtator", "train.txt")`."""
+"""Read and write documents in the formats of the field: `read("train.txt", "pubtator")`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ __all__ = ["FORMATS", "Corpus", "Format", "each", "nothing_found", "read", "writ
 AnyPath = str | PathLike[str]
 
 
-def read(format: str, paths: AnyPath | Iterable[AnyPath], **options: object) -> Corpus:
-    """The documents of one or several files or folders, with a count of all that was skipped or joined."""
+def read(paths: AnyPath | Iterable[AnyPath], format: str, **options: object) -> Corpus:
+    """Read the documents of one or several files or folders, with a count of all that was skipped or joined.
+
+    `format` is a name such as "pubtator" or "brat"; `grandrounds data check --help` lists them all. Options are the
+    format's own. A document that breaks its format is a DataError with file and line, never with text.
+    """
     notes: Notes = Counter()
     sources = [Path(paths)] if isinstance(paths, str | PathLike) else [Path(path) for path in paths]
     documents = list(each(format, sources, notes, **options))

@@ -25,10 +25,17 @@ Notes = Counter[str]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents, and what reading them took."""
+    """Documents to iterate over, and what reading them took."""
 
     documents: tuple[Document, ...]
     notes: Mapping[str, int]
+    """What was skipped, joined or made up: a phrase -> how many."""
+
+    def __iter__(self) -> Iterator[Document]:
+        return iter(self.documents)
+
+    def __len__(self) -> int:
+        return len(self.documents)
 
 
 @dataclass(frozen=True)

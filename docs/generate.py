@@ -1,0 +1,131 @@
+"""The reference pages that are written from the code: every key of a config, and every command."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+from pydantic_core import PydanticUndefined
+
+from grandrounds.cli.app import app
+from grandrounds.config.schema import Config, SiteSection
+from grandrounds.registry import ALGORITHMS, TASKS
+
+Row = tuple[str, str, str, str]
+"""A key, its type, its default, and what it is."""
+
+
+def write(folder: Path) -> None:
+    """config.md and cli.md, in the folder."""
+    (folder / "config.md").write_text(config_page(), encoding="utf-8")
+    (folder / "cli.md").write_text(cli_page(), encoding="utf-8")
+
+
+def config_page() -> str:
+    """Every key of a config, from the classes that check it."""
+    parts = [
+        "# Config\n\nA config is a TOML file. Unknown keys are refused, and the nearest is suggested. Any key can be "
+        "changed on the command line: `grandrounds run CONFIG federation.rounds=5`. [A run and its folder](runs.md) "
+        "tells what comes of it. This page is written from the code.\n\n## Top level\n",
+        table(row for row in rows(Config) if row[0] not in SECTIONS),
+    ]
+    for name, model in SECTIONS.items():
+        title = f"[{name}.NAME]" if name == "sites" else f"[{name}]"
+        parts += [f"## {title}\n", *described(model), table(rows(model))]
+    parts.append("## [task]\n\n`name` chooses the task; its own options follow.\n")
+    for name, task in TASKS.items():
+        parts += [f"### {name}\n", table(row for row in rows(task.Options) if row[0] != "name")]
+    parts.append("## [algorithm]\n\n`name` chooses the algorithm; its own options follow.\n")
+    for name, algorithm in ALGORITHMS.items():
+        parts += [f"### {name}\n", *described(algorithm), table(rows(algorithm))]
+    return "\n".join(parts)
+
+
+SECTIONS: dict[str, type] = {
+    name: SiteSection if name == "sites" else type(Config.model_fields[name].default)
+    for name in ("data", "partition", "sites", "model", "training", "server", "federation")
+}
+
+
+def rows(model: type) -> Iterator[Row]:
+    """A row for each field of a pydantic model or a dataclass."""
+    told = docstrings(model)
+    if dataclasses.is_dataclass(model):
+        for field in dataclasses.fields(model):
+            yield field.name, str(field.type), shown(field.default), told.get(field.name, "")
+        return
+    fields: Mapping[str, Any] = model.model_fields  # type: ignore[attr-defined]
+    for name, field in fields.items():
+        kind = inspect.formatannotation(field.annotation).replace("typing.", "").replace("NoneType", "None")
+        yield name, kind, shown(field.get_default(call_default_factory=True)), told.get(name, "")
+
+
+def shown(default: Any) -> str:
+    if default in (PydanticUndefined, dataclasses.MISSING):
+        return "required"
+    return "" if default is None else repr(default).replace("'", '"')
+
+
+def docstrings(model: type) -> dict[str, str]:
+    """What stands as a string below each field, the parents' too."""
+    found: dict[str, str] = {}
+    for cls in reversed([cls for cls in model.__mro__ if cls.__module__.startswith("grandrounds.")]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, below in zip(tree.body, tree.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                found[ast.unparse(field.target)] = " ".join(str(below.value.value).split())
+    return found
+
+
+def described(thing: Any) -> list[str]:
+    text = inspect.getdoc(thing) or ""
+    return [f"{' '.join(text.partition(chr(10) * 2)[0].split())}\n"] if text else []
+
+
+def table(found: Iterable[Row]) -> str:
+    lines = [f"| `{key}` | {code(kind)} | {code(default)} | {cell(what)} |" for key, kind, default, what in found]
+    return "\n".join(["| key | type | default | |", "|---|---|---|---|", *lines, ""]) if lines else "No options.\n"
+
+
+def code(text: str) -> str:
+    return f"`{cell(text)}`" if text else ""
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def cli_page() -> str:
+    """Every command with its arguments and options, from its help."""
+    parts = ["# Commands\n\n`grandrounds COMMAND --help` says the same: this page is written from it.\n"]
+    for path, command in commands(typer.main.get_command(app), ()):
+        parts += [f"## {' '.join(path)}\n", f"{inspect.cleandoc(command.help or '')}\n"]
+        given = [(names(parameter), getattr(parameter, "help", None) or "") for parameter in command.params]
+        parts += ["| | |", "|---|---|", *(f"| `{cell(name)}` | {cell(what)} |" for name, what in given), ""]
+    return "\n".join(parts)
+
+
+def commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The commands of a group, and of its groups."""
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, below in command.commands.items():
+        yield from commands(below, (*path, name))
+
+
+def names(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return str(parameter.make_metavar(typer.Context(typer.main.get_command(app))))
+    return ", ".join((*parameter.opts, *parameter.secondary_opts))
