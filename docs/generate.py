@@ -90,7 +90,7 @@ def docstrings(model: type) -> dict[str, str]:
 
 def described(thing: Any) -> list[str]:
     text = inspect.getdoc(thing) or ""
-    return [f"{' '.join(text.partition(chr(10) * 2)[0].split())}\n"] if text else []
+    return [f"{cell(' '.join(text.partition(chr(10) * 2)[0].split()))}\n"] if text else []
 
 
 def table(found: Iterable[Row]) -> str:
@@ -99,11 +99,11 @@ def table(found: Iterable[Row]) -> str:
 
 
 def code(text: str) -> str:
-    return f"`{cell(text)}`" if text else ""
+    return "`{}`".format(text.replace("|", "\\|")) if text else ""
 
 
 def cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def cli_page() -> str:
@@ -112,7 +112,7 @@ def cli_page() -> str:
     for path, command in commands(typer.main.get_command(app), ()):
         parts += [f"## {' '.join(path)}\n", f"{inspect.cleandoc(command.help or '')}\n"]
         given = [(names(parameter), getattr(parameter, "help", None) or "") for parameter in command.params]
-        parts += ["| | |", "|---|---|", *(f"| `{cell(name)}` | {cell(what)} |" for name, what in given), ""]
+        parts += ["| | |", "|---|---|", *(f"| {code(name)} | {cell(what)} |" for name, what in given), ""]
     return "\n".join(parts)
 
 
