@@ -78,7 +78,10 @@ class Checkpoints:
 
     def load(self, round: int) -> tuple[Progress, dict[str, Flat]]:
         state, record = read_folder(self._path(round))
-        return Progress(**record), state
+        try:
+            return Progress(**record), state
+        except TypeError as error:
+            raise DamagedError("it was written by another version of Grand Rounds") from error
 
     def _rounds(self) -> list[int]:
         return sorted(int(path.name.removeprefix("round-")) for path in self._folder.glob("round-*"))
