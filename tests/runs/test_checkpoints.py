@@ -10,9 +10,10 @@ import torch
 
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.files import write_folder
+from grandrounds.federation.state import Flat
 from grandrounds.runs.checkpoints import Checkpoints, Progress
 
-STATE = {"model": {"weight": torch.ones(2)}}
+STATE = {"model": Flat({"weight": torch.ones(2)}, {})}
 
 
 def test_a_checkpoint_of_another_version_is_passed_over(tmp_path: Path) -> None:
@@ -21,7 +22,7 @@ def test_a_checkpoint_of_another_version_is_passed_over(tmp_path: Path) -> None:
     write_folder(tmp_path / "round-00002", STATE, {**asdict(Progress(round=2)), "best_f1": 0.5})
     progress, state = Checkpoints(tmp_path, said.append).last()
     assert progress.round == 1
-    assert torch.equal(state["model"]["weight"], torch.ones(2))
+    assert torch.equal(state["model"].tensors["weight"], torch.ones(2))
     assert said == ["checkpoint of round 2: it was written by another version of Grand Rounds; the one before is used"]
 
 
