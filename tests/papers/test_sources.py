@@ -12,7 +12,7 @@ from grandrounds.papers.fedbert_stages import NOTES, STAGES
 from grandrounds.papers.platforms import PLATFORMS
 from grandrounds.papers.sources import SOURCES
 
-DOCS = Path(__file__).parents[2] / "docs" / "reproduce.md"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "reproduce.md"
 EVERY: list[PaperCorpus] = [
     *CORPORA.values(),
     *(corpus for platforms in PLATFORMS.values() for corpus in platforms.corpora),
