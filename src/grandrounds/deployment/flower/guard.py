@@ -1,6 +1,6 @@
 """What the SuperLink process runs: Flower's SuperLink behind a guard.
 
-A script of its own that imports nothing of ours: torch would take it half a gigabyte and seconds to start.
+A script of its own that imports little of ours: torch would take it half a gigabyte and seconds to start.
 """
 
 from __future__ import annotations
@@ -33,15 +33,14 @@ class Guard:
 
 
 def _serve() -> None:
-    from flwr.superlink import extensions
-    from flwr.superlink.cli.flower_superlink import flower_superlink
     from starlette.middleware import Middleware
+
+    from grandrounds.deployment.flower.internals import run_superlink
 
     secret = sys.stdin.buffer.readline().strip().decode()
     threading.Thread(target=_end_with_coordinator, daemon=True).start()
     guard = Middleware(Guard, secret=secret)
-    extensions.get_middleware = lambda: (guard,)
-    flower_superlink()
+    run_superlink(lambda: (guard,))
 
 
 def _end_with_coordinator() -> None:

@@ -17,29 +17,31 @@ from typing import Any
 
 import httpx
 from flwr.app import Context, Message, RecordDict
-from flwr.app.message import remove_content_from_message
 from flwr.clientapp import ClientApp
-from flwr.common.serde import message_from_proto, message_to_proto
-from flwr.proto.fleet_pb2 import (
+
+from grandrounds.deployment.flower.internals import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
+    FleetHttpClient,
+    Node,
+    NodeAuthHttpInterceptor,
     PullMessagesRequest,
     PushMessagesRequest,
-)
-from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.node_pb2 import Node as NodeProto
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree, no_object_id_recompute
-from flwr.supercore.inflatable.inflatable_protobuf_utils import (
+    RuntimeVersionHttpInterceptor,
+    SendNodeHeartbeatRequest,
+    get_all_nested_objects,
+    get_object_tree,
     make_confirm_message_received_fn_protobuf,
     make_pull_object_fn_protobuf,
     make_push_object_fn_protobuf,
+    message_from_proto,
+    message_to_proto,
+    no_object_id_recompute,
+    public_key_to_bytes,
+    pull_and_inflate_object_from_tree,
+    push_objects,
+    remove_content_from_message,
 )
-from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree, push_objects
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-from flwr.supernode.fleet_http_client import FleetHttpClient
-from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
-
 from grandrounds.deployment.flower.records import from_records, to_records
 from grandrounds.deployment.handler import MessageHandler
 from grandrounds.errors import ConfigError, GrandRoundsError
@@ -130,7 +132,7 @@ class _Connection:
         try:
             self._leave_last_life()
             request = ActivateNodeRequest(public_key=self._public, heartbeat_interval=HEARTBEAT)
-            self._node = NodeProto(node_id=self._client.ActivateNode(request).node_id)
+            self._node = Node(node_id=self._client.ActivateNode(request).node_id)
         except BaseException:
             self._client.close()
             raise

@@ -20,30 +20,37 @@ from typing import Any
 
 import httpx
 from flwr.app import Message, RecordDict
-from flwr.cli.build import build_fab_from_disk
-from flwr.common.constant import SUPERLINK_NODE_ID
-from flwr.common.serde import fab_to_proto, run_from_proto
-from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
-from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullAppMessagesRequest, PullTaskInputRequest
-from flwr.supercore.constant import TaskType
-from flwr.supercore.control import ControlHttpClient
-from flwr.supercore.fab import Fab
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
-from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
-from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
-from flwr.supercore.inflatable.inflatable_utils import (
-    ObjectPullError,
-    ObjectUnavailableError,
-    inflate_object_from_contents,
-)
-from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
-from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
-from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supercore.task_identity import TaskIdentity
-from flwr.superlink.grid import HttpGrid
 
 from grandrounds.deployment.flower import guard
+from grandrounds.deployment.flower.internals import (
+    SUPERLINK_NODE_ID,
+    AcquireTaskRequest,
+    ConfirmMessageReceivedRequest,
+    ControlHttpClient,
+    Fab,
+    HeartbeatSender,
+    HttpGrid,
+    ObjectPullError,
+    ObjectUnavailableError,
+    ProtobufCall,
+    ProtobufRequestContext,
+    PullAppMessagesRequest,
+    PullTaskInputRequest,
+    RegisterNodeRequest,
+    RuntimeHttpClient,
+    RuntimeTokenHttpInterceptor,
+    RuntimeVersionHttpInterceptor,
+    StartRunRequest,
+    TaskIdentity,
+    TaskType,
+    build_fab_from_disk,
+    fab_to_proto,
+    inflate_object_from_contents,
+    iterate_object_tree,
+    make_pull_object_fn_protobuf,
+    make_task_heartbeat_fn_http,
+    run_from_proto,
+)
 from grandrounds.errors import GrandRoundsError
 
 EVERYWHERE = ("0.0.0.0", "::")
