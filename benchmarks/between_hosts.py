@@ -20,10 +20,12 @@ import torch
 from tests.hosts import SITES, Hosts, free_port
 
 from grandrounds import subprocesses
-from grandrounds.deployment.flower.grid import OverGrid, Roster
+from grandrounds.deployment import protocol
+from grandrounds.deployment.flower.grid import Letter, OverGrid, Roster
 from grandrounds.deployment.flower.node import Door, app_of, serve
 from grandrounds.deployment.flower.superlink import SuperLink
 from grandrounds.deployment.keys import issue_certificate, make_authority, make_key, public_bytes, read_private
+from grandrounds.deployment.protocol import Done, Hello, Request, Response
 from grandrounds.federation.payloads import Packed
 from grandrounds.runs.provenance import provenance
 
@@ -35,8 +37,10 @@ class Echo:
 
     ended: str | None = None
 
-    def __call__(self, note: dict[str, Any], payloads: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
-        return {"id": note["id"], "at": time.time()}, list(payloads)
+    def __call__(self, data: bytes, payloads: list[bytes]) -> tuple[bytes, list[bytes]]:
+        now = str(time.time())
+        response = Response(id=protocol.decode(Request, data).id, registration="", log=now, message=Done())
+        return protocol.encode(response), list(payloads)
 
 
 def site(address: str, folder: str, name: str) -> None:
@@ -60,10 +64,9 @@ def wire(megabytes: int, repeats: int = 20) -> dict[str, Any]:
             over = OverGrid(grid, Roster(grid, keys), root / "spool")
             while not all(presence.online for presence in over.roster.look().values()):
                 time.sleep(0.1)
-            empty = [timed(lambda: list(over.converse([(name, {"what": "x"}, ()) for name in NAMES])))]
+            empty = [timed(lambda: list(over.converse([Letter(name, Hello()) for name in NAMES])))]
             empty += [
-                timed(lambda: list(over.converse([(name, {"what": "x"}, ()) for name in NAMES])))
-                for _ in range(repeats)
+                timed(lambda: list(over.converse([Letter(name, Hello()) for name in NAMES]))) for _ in range(repeats)
             ]
             packed = Packed("parameters", {}, {"w": torch.randn(megabytes * 250_000)})
             encode = timed(lambda: packed.to_bytes())
@@ -98,9 +101,9 @@ def staged(over: OverGrid, data: bytes) -> dict[str, float]:
         return sent
 
     over._grid.push_messages = pushed  # type: ignore[method-assign]
-    replies = list(over.converse([(name, {"what": "x"}, (data,)) for name in NAMES]))
+    replies = list(over.converse([Letter(name, Hello(), (data,)) for name in NAMES]))
     over._grid.push_messages = push  # type: ignore[method-assign]
-    back, there, gone = time.time(), max(reply.note["at"] for reply in replies), max(left)
+    back, there, gone = time.time(), max(float(reply.response.log) for reply in replies if reply.response), max(left)
     return {"all": back - began, "pushed": gone - began, "down": there - gone, "up": back - there}
 
 

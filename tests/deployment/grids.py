@@ -17,6 +17,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from grandrounds.deployment.flower.grid import OverGrid, Roster
 from grandrounds.deployment.flower.node import app_of
 from grandrounds.deployment.handler import MessageHandler
+from grandrounds.deployment.protocol import Asked, Request, Response, Said, decode, encode
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.runner import SiteRunner
 from grandrounds.simulation.prepare import Simulation
@@ -103,3 +104,12 @@ def over(grid: MemoryGrid, folder: Path, **options: Any) -> OverGrid:
 
 def apps(handlers: Mapping[str, MessageHandler]) -> dict[str, ClientApp]:
     return {name: app_of(handler) for name, handler in handlers.items()}
+
+
+def told(handler: MessageHandler, message: Asked) -> Said:
+    """What a handler says to a message without payloads."""
+    data, sent = handler(encode(Request(id="1", message=message)), [])
+    assert sent == []
+    response = decode(Response, data)
+    assert (response.id, response.registration) == ("1", handler.digest)
+    return response.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
@@ -16,9 +17,11 @@ from grandrounds.config.schema import load_config
 from grandrounds.deployment.consortium import Consortium, Founded, create, server_setup
 from grandrounds.deployment.dry_run import dry_run
 from grandrounds.deployment.enrolment import read_enrolment
+from grandrounds.deployment.flower.grid import Letter
 from grandrounds.deployment.handler import MessageHandler
 from grandrounds.deployment.handshake import Handshake
 from grandrounds.deployment.keys import make_key
+from grandrounds.deployment.protocol import Hello, Refused, Request, decode
 from grandrounds.deployment.site import open_handler, read_holding
 from grandrounds.deployment.terms import read_terms
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
@@ -52,11 +55,15 @@ class Liar:
     def __init__(self, honest: MessageHandler, **lies: Any) -> None:
         self.honest, self.lies, self.told = honest, lies, ""
 
-    def __call__(self, note: Any, payloads: Any) -> Any:
-        if note["what"] == "refused":
-            self.told = note["why"]
-        said, sent = self.honest(note, payloads)
-        return ({**said, "hello": {**said["hello"], **self.lies}} if "hello" in said else said), sent
+    def __call__(self, data: bytes, payloads: Any) -> Any:
+        request = decode(Request, data).message
+        if isinstance(request, Refused):
+            self.told = request.why
+        said, sent = self.honest(data, payloads)
+        if isinstance(request, Hello):
+            response = json.loads(said)
+            said = json.dumps({**response, "message": {**response["message"], **self.lies}}).encode()
+        return said, sent
 
 
 class Heard:
@@ -210,11 +217,11 @@ def test_a_site_that_comes_after_the_run_began_is_told(hosts: Hosts, tmp_path: P
     grid.away = {"mercy"}
     transport = over(grid, tmp_path)
     transport.registered = {site: made[site].digest for site in ("charity", "general")}
-    list(transport.converse([("charity", {"what": "hello"}, ())]))
+    list(transport.converse([Letter("charity", Hello())]))
     assert made["mercy"].ended is None
     grid.away = set()
     for _ in range(2):
-        list(transport.converse([("charity", {"what": "hello"}, ())]))
+        list(transport.converse([Letter("charity", Hello())]))
     assert made["mercy"].ended == "this run began without site 'mercy'; join the next one"
     log = (hosts.enrolment("mercy") / "private" / "audit.jsonl").read_text()
     assert log.splitlines()[-1].count('"refused"') == 1

@@ -33,12 +33,13 @@ from grandrounds.deployment.keys import (
     sign,
     unseal,
 )
+from grandrounds.deployment.protocol import Answered, Keys, Sealed, Secret
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Registration
 from grandrounds.simulation.prepare import prepare
 from tests.conftest import TinyConfig
-from tests.deployment.grids import MemoryGrid, apps, over
+from tests.deployment.grids import MemoryGrid, apps, over, told
 
 
 def test_a_key_pair_is_what_flower_wants_and_the_private_half_is_ours_alone(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ class Heard(MemoryGrid):
 
     def carried(self, message: Any) -> Any:
         arrived = super().carried(message)
-        self.heard += bytes(arrived.content.config_records["note"]["json"])
+        self.heard += bytes(arrived.content.config_records["message"]["json"])
         return arrived
 
 
@@ -177,9 +178,8 @@ def test_a_coordinator_that_slips_in_a_key_gets_nothing(tiny_config: TinyConfig,
     own = make_key(tmp_path / "coordinator.key", tmp_path / "coordinator.pub")
     honest = {name: public_text(key) for name, key in keys.items()}
     for slipped in ({**honest, "site-02": public_text(own)}, {**honest, "zz": public_text(own)}):
-        said, _ = made["site-01"]({"what": "keys", "id": "1", "keys": slipped}, [])
-        assert "sealed" not in said
-        assert said["answer"]["lost"] == "failed: GrandRoundsError; the site's own log says more"
+        said = told(made["site-01"], Keys(keys=slipped))
+        assert said == Answered(lost="failed: GrandRoundsError; the site's own log says more")
 
 
 def test_a_coordinator_can_not_choose_the_secret(tiny_config: TinyConfig, tmp_path: Path) -> None:
@@ -189,9 +189,9 @@ def test_a_coordinator_can_not_choose_the_secret(tiny_config: TinyConfig, tmp_pa
     box = seal(b"chosen" * 5, keys["site-02"], PURPOSE)
     signature = sign(_addressed(box, "site-02"), read_private(tmp_path / "coordinator.key"))
     honest = {name: public_text(key) for name, key in keys.items()}
-    sealed = {"box": b64encode(box).decode(), "signature": b64encode(signature).decode()}
-    said, _ = made["site-02"]({"what": "secret", "id": "1", "from": "site-01", "keys": honest, "sealed": sealed}, [])
-    assert "held" not in said
+    sealed = Sealed(box=b64encode(box).decode(), signature=b64encode(signature).decode())
+    said = told(made["site-02"], Secret(sender="site-01", keys=honest, sealed=sealed))
+    assert said == Answered(lost="failed: GrandRoundsError; the site's own log says more")
     assert not (tmp_path / "site-02" / "secret").exists()
 
 

@@ -1,12 +1,4 @@
-"""A site's handler: what it says to each kind of note that the coordinator may send. It knows of no other.
-
-hello     who we are: registration, package version, digest of the terms we were enrolled with
-ask       run a method of the algorithm; the answer is a payload, or why there is none
-keys      the public keys of all sites: the answer is the sites' secret, sealed to each of them and signed by us
-secret    the secret, sealed to us by a site whose signature it has
-refused   the coordinator will not have us, and why
-bye       it is over
-"""
+"""A site's handler: what it says to each message that the coordinator may send. It knows of no other."""
 
 from __future__ import annotations
 
@@ -15,24 +7,42 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from grandrounds import __version__
 from grandrounds.deployment.keys import PrivateKey, PublicKey, fingerprint, public_of, seal, sign, signed_by, unseal
+from grandrounds.deployment.protocol import (
+    Answered,
+    AskMethod,
+    Bye,
+    Done,
+    Hello,
+    Introduction,
+    Keys,
+    Refused,
+    Request,
+    Response,
+    Said,
+    Sealed,
+    Secret,
+    Secrets,
+    decode,
+    encode,
+    id_of,
+)
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Registration
-from grandrounds.federation.exchange import Answer, Ask
+from grandrounds.federation.exchange import Answer
 from grandrounds.federation.files import write_whole
-from grandrounds.federation.payloads import Packed, PayloadError
+from grandrounds.federation.payloads import PayloadError
 from grandrounds.federation.runner import SiteRunner
 
 PURPOSE = "grandrounds: a secret of the sites"
-Said = tuple[dict[str, Any], list[bytes]]
 
 
 class MessageHandler:
-    """Answers notes for one site; what it says is logged first."""
+    """Answers messages for one site; what it says is logged first."""
 
     def __init__(
         self,
@@ -51,50 +61,63 @@ class MessageHandler:
         self.ended: str | None = None
         """Why there is nothing more to do: empty where it ended well."""
 
-    def __call__(self, note: Mapping[str, Any], payloads: Sequence[bytes]) -> Said:
-        """The reply to a note; it names the note, so that it can't be taken for another's."""
+    def __call__(self, data: bytes, payloads: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
+        """The response to a request, and its payloads."""
+        message: Said
+        sent: list[bytes] = []
         try:
-            said, sent = self._reply(note, payloads)
-        except Exception as error:  # whatever it is, the coordinator hears of its kind alone: text may be in it
-            self._say(f"a note could not be answered: {type(error).__name__}: {error}")
-            self._audit.write(event="failed", error=type(error).__name__)
-            said = {"answer": Answer("", lost=f"failed: {type(error).__name__}; the site's own log says more").note()}
-            sent = []
-        return {**said, "id": note.get("id"), "registration": self.digest, "log": self._audit.head}, sent
+            request = decode(Request, data)
+        except PayloadError as problem:
+            self._audit.write(event="failed", error=type(problem).__name__)
+            name, message = id_of(data), Answered(lost=f"failed: {problem}")
+        else:
+            name = request.id
+            try:
+                message, sent = self._reply(request, payloads)
+            except Exception as error:  # whatever it is, the coordinator hears of its kind alone: text may be in it
+                self._say(f"a message could not be answered: {type(error).__name__}: {error}")
+                self._audit.write(event="failed", error=type(error).__name__)
+                message = Answered(lost=f"failed: {type(error).__name__}; the site's own log says more")
+        return encode(Response(id=name, registration=self.digest, log=self._audit.head, message=message)), sent
 
-    def _reply(self, note: Mapping[str, Any], payloads: Sequence[bytes]) -> Said:
-        match note.get("what"):
-            case "hello":
-                return self._hello(), []
-            case "ask":
-                return self._ask(note["ask"], payloads)
-            case "keys":
-                return {"sealed": self._seal_secret(note["keys"])}, []
-            case "secret":
-                return {"held": self._take_secret(note)}, []
-            case "refused" | "bye" as what:
-                self.ended = str(note.get("why", "the coordinator refused us")) if what == "refused" else ""
-                self._audit.write(event=what)
-                return {}, []
-        raise PayloadError("a note of an unknown kind")
+    def _reply(self, request: Request, payloads: Sequence[bytes]) -> tuple[Said, list[bytes]]:
+        match request.message:
+            case Hello():
+                return self._introduce(), []
+            case AskMethod() as asked:
+                return self._ask(asked, payloads)
+            case Keys(keys=keys):
+                return Secrets(sealed=self._seal_secret(keys)), []
+            case Secret() as secret:
+                self._take_secret(secret)
+            case Refused(why=why):
+                self._end("refused", why)
+            case Bye():
+                self._end("bye", "")
+            case never:
+                assert_never(never)
+        return Done(), []
 
-    def _hello(self) -> dict[str, Any]:
+    def _end(self, event: str, why: str) -> None:
+        self.ended = why
+        self._audit.write(event=event)
+
+    def _introduce(self) -> Introduction:
         us = self._registration
-        said = {
-            "site": us.site,
-            "counts": dict(us.counts),
-            "labels": list(us.labels),
-            "manifest": {name: list(shape) for name, shape in us.manifest.items()},
-            "version": __version__,
-            "secret": self._secret.exists(),
+        said = Introduction(
+            site=us.site,
+            counts=dict(us.counts),
+            labels=list(us.labels),
+            manifest=dict(us.manifest),
+            version=__version__,
+            secret=self._secret.exists(),
             **self._about,
-        }
-        logged = {name: value for name, value in said.items() if name != "manifest"}
-        self._audit.write(event="registered", **logged)
-        return {"hello": said}
+        )
+        self._audit.write(event="registered", **said.model_dump(exclude={"what", "manifest"}))
+        return said
 
-    def _ask(self, note: Mapping[str, Any], payloads: Sequence[bytes]) -> Said:
-        ask = Ask.of(note, lambda place: Packed.from_bytes(payloads[place]))
+    def _ask(self, asked: AskMethod, payloads: Sequence[bytes]) -> tuple[Answered, list[bytes]]:
+        ask = asked.ask(payloads)
         for part in ask.payloads:
             log_payload(self._audit, ask.where, "down", part)
         if ask.site != self._registration.site:
@@ -104,16 +127,15 @@ class MessageHandler:
             self._runner.flush()  # the coordinator may count on our state as soon as it has the reply
         if not answer.payloads:
             self._audit.write(**ask.where, event=answer.lost)
-            return {"answer": answer.note()}, []
         for place, part in enumerate(answer.payloads):
             log_payload(self._audit, ask.where, "up", part, None if place else answer.work)
-        return {"answer": answer.note()}, [part.to_bytes() for part in answer.payloads]
+        return Answered.of(answer), [part.to_bytes() for part in answer.payloads]
 
     @property
     def _secret(self) -> Path:
         return self._state / "secret"
 
-    def _seal_secret(self, keys: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    def _seal_secret(self, keys: Mapping[str, str]) -> dict[str, Sealed]:
         """The secret, a new one if we hold none, for each of these sites."""
         peers = self._known_peers(keys)
         if not self._secret.exists():
@@ -121,22 +143,21 @@ class MessageHandler:
         secret, sealed = self._secret.read_bytes(), {}
         for site, key in peers.items():
             box = seal(secret, key, PURPOSE)
-            sealed[site] = {"box": _text(box), "signature": _text(sign(_addressed(box, site), self._key))}
+            sealed[site] = Sealed(box=_text(box), signature=_text(sign(_addressed(box, site), self._key)))
         self._audit.write(event="secret sealed", sites=sorted(peers))
         return sealed
 
-    def _take_secret(self, note: Mapping[str, Any]) -> bool:
+    def _take_secret(self, given: Secret) -> None:
         """Only from a site that we know: whoever has our public key, as the coordinator has, could seal us another."""
-        peers = self._known_peers(note["keys"])
-        box, signature = base64.b64decode(note["sealed"]["box"]), base64.b64decode(note["sealed"]["signature"])
-        if not signed_by(signature, _addressed(box, self._registration.site), peers[note["from"]]):
+        peers = self._known_peers(given.keys)
+        box, signature = base64.b64decode(given.sealed.box), base64.b64decode(given.sealed.signature)
+        if not signed_by(signature, _addressed(box, self._registration.site), peers[given.sender]):
             raise GrandRoundsError("a sealed secret is not signed by the site that it is said to come from")
         secret = unseal(box, self._key, PURPOSE)
         if self._secret.exists() and self._secret.read_bytes() != secret:
             raise GrandRoundsError("the sites' secret has changed since this site first got it")
         self._keep_secret(secret)
-        self._audit.write(event="secret received", sender=str(note["from"]))
-        return True
+        self._audit.write(event="secret received", sender=given.sender)
 
     def _keep_secret(self, secret: bytes) -> None:
         write_whole(self._secret, secret)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from grandrounds import __version__
-from grandrounds.deployment.flower.grid import Note, OverGrid, Roster
+from grandrounds.deployment.flower.grid import Letter, OverGrid, Received, Roster
 from grandrounds.deployment.keys import PublicKey, public_text
+from grandrounds.deployment.protocol import Bye, Done, Hello, Introduction, Keys, Refused, Secret, Secrets
 from grandrounds.deployment.terms import Terms
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.contract import Registration
@@ -74,14 +75,14 @@ class Handshake:
             return
         maker = min((name for name, held in self._holding.items() if held), default=lacking[0])
         keys = {name: public_text(self._keys[name]) for name in self._holding}
-        (made,) = self._transport.converse([(maker, {"what": "keys", "keys": keys}, ())])
-        sealed = made.note.get("sealed") or {}
-        notes: list[Note] = [
-            (name, {"what": "secret", "sealed": sealed[name], "from": maker, "keys": keys}, ())
+        (made,) = self._transport.converse([Letter(maker, Keys(keys=keys))])
+        sealed = made.message.sealed if isinstance(made.message, Secrets) else {}
+        letters = [
+            Letter(name, Secret(sealed=sealed[name], sender=maker, keys=keys))
             for name in lacking
             if name in sealed and name != maker
         ]
-        held = {reply.site for reply in self._transport.converse(notes) if reply.note.get("held") is True}
+        held = {reply.site for reply in self._transport.converse(letters) if isinstance(reply.message, Done)}
         if missing := sorted(set(lacking) - held - ({maker} if sealed else set())):
             raise GrandRoundsError(f"the sites' secret did not reach {', '.join(missing)}; their own logs say why")
 
@@ -89,8 +90,8 @@ class Handshake:
         """Goodbye; what sites say of their logs is kept, so that a log that is cut later is found out."""
         here = self._online({})
         heads = {
-            reply.site: reply.note.get("log")
-            for reply in self._transport.converse([(name, {"what": "bye"}, ()) for name in here], patience=10)
+            reply.site: reply.response.log if reply.response else None
+            for reply in self._transport.converse([Letter(name, Bye()) for name in here], patience=10)
         }
         write_whole(self._saved.with_name("site_logs.json"), json.dumps(heads, indent=1).encode())
 
@@ -101,11 +102,9 @@ class Handshake:
     def _greet(self, names: Sequence[str], known: Mapping[str, Registration], wanted: int) -> list[Registration]:
         """Those that fit; where enough do, the others are refused and the rest goes on."""
         met, problems = list[Registration](), list[str]()
-        for reply in self._transport.converse([(name, {"what": "hello"}, ()) for name in sorted(names)]):
+        for reply in self._transport.converse([Letter(name, Hello()) for name in sorted(names)]):
             try:
-                if reply.lost:
-                    raise ConfigError(f"site '{reply.site}' did not say who it is ({reply.lost})")
-                site = self._welcome(reply.site, reply.note.get("hello"))
+                site = self._welcome(reply)
                 if known and known[reply.site] != site:
                     raise ConfigError(f"site '{reply.site}' has other data than when the run began; start a new run")
                 met.append(site)
@@ -119,18 +118,14 @@ class Handshake:
             self._watcher.say(sentence)
         return met
 
-    def _welcome(self, name: str, hello: Any) -> Registration:
+    def _welcome(self, reply: Received) -> Registration:
         """What the site says of itself; ConfigError where it does not fit."""
-        try:
-            said = dict(hello)
-            counts = {str(what): int(count) for what, count in said["counts"].items()}
-            manifest = {str(what): tuple(map(int, shape)) for what, shape in said["manifest"].items()}
-            site = Registration(str(said["site"]), counts, [str(label) for label in said["labels"]], manifest)
-            theirs = {what: str(said[what]) for what in ("version", "terms", "tokenizer")}
-            own_encoder, held = bool(said["own_encoder"]), [str(digest) for digest in said["public"]]
-            self._holding[name] = bool(said["secret"])
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ConfigError(f"site '{name}' did not say who it is in a way that can be read") from error
+        name, said = reply.site, reply.message
+        if not isinstance(said, Introduction):
+            why = reply.lost or getattr(said, "lost", None) or "it answered something else"
+            raise ConfigError(f"site '{name}' did not say who it is ({why})")
+        counts, site = said.counts, Registration(said.site, said.counts, said.labels, said.manifest)
+        self._holding[name] = said.secret
         ours = {"version": __version__, "terms": self._terms.digest, "tokenizer": self._terms.tokenizer}
         spoken = {
             "version": "site '{name}' runs grandrounds {theirs}, the coordinator {ours}; install the same version",
@@ -139,8 +134,8 @@ class Handshake:
             "give it its enrolment again",
         }
         for what, sentence in spoken.items():
-            if theirs[what] != ours[what] and not (what == "tokenizer" and own_encoder):
-                raise ConfigError(sentence.format(name=name, theirs=theirs[what], ours=ours[what]))
+            if (theirs := getattr(said, what)) != ours[what] and not (what == "tokenizer" and said.own_encoder):
+                raise ConfigError(sentence.format(name=name, theirs=theirs, ours=ours[what]))
         if site.site != name:
             raise ConfigError(f"site '{name}' calls itself '{site.site}': it has another site's enrolment")
         if not all(1 <= count < MOST for count in counts.values()) or not {"examples", "notes"} <= counts.keys():
@@ -148,14 +143,14 @@ class Handshake:
         labels = None if self._terms.config.labels_may_differ else self._terms.task.labels
         check_registrations([site], labels, self._setup.expected.manifest)
         _, public = self._terms.public
-        if held and public and public not in held:
+        if said.public and public and public not in said.public:
             self._watcher.say(
-                f"site '{name}' holds version {held[-1]} of the public set, ours is {public}: it gets ours"
+                f"site '{name}' holds version {said.public[-1]} of the public set, ours is {public}: it gets ours"
             )
         return replace(site, manifest=self._setup.expected.manifest)
 
     def _refuse(self, name: str, why: str) -> None:
-        for _ in self._transport.converse([(name, {"what": "refused", "why": why}, ())], patience=10):
+        for _ in self._transport.converse([Letter(name, Refused(why=why))], patience=10):
             pass
 
     def _read(self) -> dict[str, Registration]:

@@ -12,21 +12,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import httpx
 from flwr.app import Array, Message, RecordDict
 from flwr.serverapp import Grid
 
 from grandrounds.deployment.flower.records import from_records, to_records
+from grandrounds.deployment.protocol import Answered, Asked, AskMethod, Refused, Request, Response, Said, decode, encode
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Packed, PayloadError
 
-Note = tuple[str, dict[str, Any], Sequence[bytes]]
-"""A site, what it is told as JSON, and the payloads that go with it."""
 LARGE = 1 << 20
 """Bytes above which a reply that is early waits on disk."""
+
+
+class Letter(NamedTuple):
+    """A message to a site, and the payloads that go with it."""
+
+    site: str
+    message: Asked
+    payloads: Sequence[bytes] = ()
 
 
 @dataclass
@@ -72,9 +79,9 @@ class Roster:
 
 @dataclass
 class _Pending:
-    """A note that waits for its reply."""
+    """A request that waits for its response."""
 
-    note: dict[str, Any]
+    request: Request
     payloads: Sequence[bytes]
     messages: list[str] = field(default_factory=list)
     """Flower's names for it, one for each time that it was sent: a reply to any of them will do."""
@@ -85,17 +92,21 @@ class _Pending:
 
 
 @dataclass(frozen=True)
-class Reply:
-    """What a site says to a note, or why it says nothing."""
+class Received:
+    """What a site says to a request, or why it says nothing."""
 
     site: str
-    note: Mapping[str, Any] = field(default_factory=dict)
+    response: Response | None = None
     payloads: Sequence[bytes] = ()
     lost: str = ""
     waiting: tuple[Path, Sequence[int]] | None = None
     """Where its payloads lie meanwhile, and how long each is."""
 
-    def unspooled(self) -> Reply:
+    @property
+    def message(self) -> Said | None:
+        return None if self.response is None else self.response.message
+
+    def unspooled(self) -> Received:
         if self.waiting is None:
             return self
         path, lengths = self.waiting
@@ -131,21 +142,21 @@ class OverGrid:
 
     def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
         encoded: dict[int, bytes] = {}
-        for reply in self.converse([_note(ask, encoded) for ask in asks]):
-            yield self._same_site(_answer(reply), reply.note)
+        for received in self.converse([_letter(ask, encoded) for ask in asks]):
+            yield self._answer(received)
 
-    def converse(self, notes: Sequence[Note], patience: float | None = None) -> Iterator[Reply]:
-        """Send each site its note; replies come in the order of the notes."""
+    def converse(self, letters: Sequence[Letter], patience: float | None = None) -> Iterator[Received]:
+        """Send each site its letter; responses come in the order of the letters."""
         self._spool.mkdir(parents=True, exist_ok=True)
-        pending, arrived = dict[str, _Pending](), dict[str, Reply]()
-        for site, note, payloads in notes:
+        pending, arrived = dict[str, _Pending](), dict[str, Received]()
+        for site, message, payloads in letters:
             if site not in self.roster.sites:  # its key was withdrawn
-                arrived[site] = Reply(site, lost="gone: the coordinator holds no key of it any more")
+                arrived[site] = Received(site, lost="gone: the coordinator holds no key of it any more")
                 continue
             self._number += 1
-            pending[site] = _Pending({**note, "id": f"{self._session}.{self._number}"}, payloads)
+            pending[site] = _Pending(Request(id=f"{self._session}.{self._number}", message=message), payloads)
         until, wait = time.monotonic() + (patience or self._deadline), self._poll
-        for site, _, _ in notes:
+        for site, _, _ in letters:
             while site not in arrived:
                 self._send(pending)
                 came = self._receive(pending, arrived, site)
@@ -157,11 +168,19 @@ class OverGrid:
                     time.sleep(wait)
             yield arrived.pop(site).unspooled()
 
-    def _same_site(self, answer: Answer, note: Mapping[str, Any]) -> Answer:
-        """A site that was started again may have other data than it registered with."""
-        known = self.registered.get(answer.site)
-        if not answer.payloads or known is None or note.get("registration") == known:
+    def _answer(self, received: Received) -> Answer:
+        if received.response is None:
+            return Answer(received.site, lost=received.lost)
+        try:
+            if not isinstance(received.message, Answered):
+                raise PayloadError("it is not an answer to an ask")
+            answer = received.message.answer(received.site, received.payloads)
+        except PayloadError as problem:
+            return Answer(received.site, lost=f"rejected: {problem}")
+        known = self.registered.get(received.site)
+        if not answer.payloads or known is None or received.response.registration == known:
             return answer
+        # It was started again with other data.
         return Answer(answer.site, lost="rejected: it holds other data than it registered before round 1")
 
     def flush(self) -> None:
@@ -180,7 +199,12 @@ class OverGrid:
             if here[site].online and waiting.since != here[site].since
         ]
         messages = [
-            Message(to_records(waiting.note, waiting.payloads, arrays), presence.node, "query", ttl=self._deadline + 60)
+            Message(
+                to_records(encode(waiting.request), waiting.payloads, arrays),
+                presence.node,
+                "query",
+                ttl=self._deadline + 60,
+            )
             for waiting, presence in unsent
         ]
         if not messages:
@@ -191,10 +215,10 @@ class OverGrid:
             if name is not None:
                 waiting.messages.append(name)
                 waiting.since = presence.since
-                presence.doing = _doing(waiting.note)
+                presence.doing = _doing(waiting.request.message)
                 presence.bytes_down += sum(map(len, waiting.payloads))
 
-    def _receive(self, pending: dict[str, _Pending], arrived: dict[str, Reply], turn: str) -> bool:
+    def _receive(self, pending: dict[str, _Pending], arrived: dict[str, Received], turn: str) -> bool:
         by_message = {name: site for site, waiting in pending.items() for name in waiting.messages}
         if not by_message:
             return False
@@ -209,7 +233,7 @@ class OverGrid:
                 pending[site].messages.remove(message.metadata.reply_to_message_id)
                 pending[site].since = pending[site].since if pending[site].messages else None
                 continue
-            reply = _read(site, message.content, pending[site].note["id"])
+            reply = _read(site, message.content, pending[site].request.id)
             if reply is None:
                 continue
             came = True
@@ -219,7 +243,9 @@ class OverGrid:
             del pending[site]
         return came
 
-    def _give_up(self, pending: dict[str, _Pending], arrived: dict[str, Reply], until: float, patience: float) -> None:
+    def _give_up(
+        self, pending: dict[str, _Pending], arrived: dict[str, Received], until: float, patience: float
+    ) -> None:
         now = time.monotonic()
         nobody = not any(presence.online for presence in self.roster.sites.values())
         for site, waiting in list(pending.items()):
@@ -234,7 +260,7 @@ class OverGrid:
                     if late and waiting.gone is None
                     else f"cut off: not seen for {now - (waiting.gone or now):.0f} s"
                 )
-                arrived[site] = Reply(site, lost=why)
+                arrived[site] = Received(site, lost=why)
                 self.roster.sites[site].doing = ""
                 del pending[site]
 
@@ -245,11 +271,12 @@ class OverGrid:
         for site, presence in self.roster.sites.items():
             if presence.online and site not in self.registered and self._told.get(site) != presence.since:
                 self._told[site] = presence.since
-                note = {"what": "refused", "why": f"this run began without site '{site}'; join the next one", "id": ""}
+                why = f"this run began without site '{site}'; join the next one"
+                request = encode(Request(id="", message=Refused(why=why)))
                 with _heard():
-                    self._grid.push_messages([Message(to_records(note), presence.node, "query", ttl=60)])
+                    self._grid.push_messages([Message(to_records(request), presence.node, "query", ttl=60)])
 
-    def _early(self, reply: Reply) -> Reply:
+    def _early(self, reply: Received) -> Received:
         """A large one waits on disk till it is its turn, so that memory does not grow with the number of sites."""
         if sum(map(len, reply.payloads)) < LARGE:
             return reply
@@ -258,7 +285,7 @@ class OverGrid:
         return replace(reply, payloads=(), waiting=(path, tuple(map(len, reply.payloads))))
 
 
-def _note(ask: Ask, encoded: dict[int, bytes]) -> Note:
+def _letter(ask: Ask, encoded: dict[int, bytes]) -> Letter:
     """What goes to all sites is encoded once."""
     payloads: list[bytes] = []
 
@@ -268,7 +295,7 @@ def _note(ask: Ask, encoded: dict[int, bytes]) -> Note:
         payloads.append(encoded[id(packed)])
         return len(payloads) - 1
 
-    return ask.site, {"what": "ask", "ask": ask.note(put)}, payloads
+    return Letter(ask.site, AskMethod.of(ask, put), payloads)
 
 
 @contextmanager
@@ -280,23 +307,15 @@ def _heard() -> Iterator[None]:
         raise GrandRoundsError(f"Flower's SuperLink no longer answers ({error}); go on with --resume") from error
 
 
-def _read(site: str, content: RecordDict, wanted: str) -> Reply | None:
-    """The reply to this very note; None: to another one."""
+def _read(site: str, content: RecordDict, wanted: str) -> Received | None:
+    """The response to this very request; None: to another one."""
     try:
-        note, payloads = from_records(content)
+        data, payloads = from_records(content)
+        response = decode(Response, data)
     except PayloadError as problem:
-        return Reply(site, lost=f"rejected: {problem}")
-    return Reply(site, note, payloads) if note.get("id") == wanted else None
+        return Received(site, lost=f"rejected: {problem}")
+    return Received(site, response, payloads) if response.id == wanted else None
 
 
-def _answer(reply: Reply) -> Answer:
-    if reply.lost:
-        return Answer(reply.site, lost=reply.lost)
-    try:
-        return Answer.of(reply.site, tuple(map(Packed.from_bytes, reply.payloads)), reply.note["answer"])
-    except (PayloadError, KeyError, TypeError) as problem:
-        return Answer(reply.site, lost=f"rejected: {problem if isinstance(problem, PayloadError) else 'not an answer'}")
-
-
-def _doing(note: Mapping[str, Any]) -> str:
-    return str(note["ask"]["method"]) if note["what"] == "ask" else str(note["what"])
+def _doing(message: Asked) -> str:
+    return message.method if isinstance(message, AskMethod) else message.what

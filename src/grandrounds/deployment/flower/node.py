@@ -73,10 +73,10 @@ def app_of(handler: MessageHandler) -> ClientApp:
     @app.query()
     def query(message: Message, context: Context) -> Message:
         try:
-            note, payloads = from_records(message.content)
+            received = from_records(message.content)
         except PayloadError:
-            note, payloads = {}, []  # the handler knows what to say to that
-        return Message(to_records(*handler(note, payloads)), reply_to=message)
+            received = b"", []  # the handler knows what to say to that
+        return Message(to_records(*handler(*received)), reply_to=message)
 
     return app
 

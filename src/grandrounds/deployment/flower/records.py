@@ -1,13 +1,11 @@
-"""Notes and payloads as Flower's records: JSON in a ConfigRecord, each payload's bytes as one array.
+"""A message and its payloads as Flower's records: JSON in a ConfigRecord, each payload's bytes as one array.
 
 Arrays travel in pieces of a few megabytes, so a payload may have any size; the bytes are those of `Packed.to_bytes`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
@@ -16,14 +14,9 @@ from grandrounds.federation.payloads import PayloadError
 FORM = "safetensors"
 
 
-def to_records(
-    note: Mapping[str, Any], payloads: Sequence[bytes] = (), made: dict[int, Array] | None = None
-) -> RecordDict:
+def to_records(message: bytes, payloads: Sequence[bytes] = (), made: dict[int, Array] | None = None) -> RecordDict:
     """`made` remembers arrays between calls: what goes to all sites is hashed once."""
-    records, made = (
-        RecordDict({"note": ConfigRecord({"json": json.dumps(note).encode()})}),
-        {} if made is None else made,
-    )
+    records, made = RecordDict({"message": ConfigRecord({"json": message})}), {} if made is None else made
     for data in payloads:
         if id(data) not in made:
             made[id(data)] = Array("uint8", (len(data),), FORM, data)
@@ -32,14 +25,14 @@ def to_records(
     return records
 
 
-def from_records(records: RecordDict) -> tuple[dict[str, Any], list[bytes]]:
+def from_records(records: RecordDict) -> tuple[bytes, list[bytes]]:
     """PayloadError where they are not ours."""
     try:
-        note = json.loads(bytes(records.config_records["note"]["json"]))  # type: ignore[arg-type]  # TypeError is caught
+        message = records.config_records["message"]["json"]
         arrays = records.array_records.get("payloads", ArrayRecord())
         payloads = [bytes(arrays[str(i)].data) for i in range(len(arrays))]
-    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise PayloadError("a message can't be decoded: it is not ours") from error
-    if not isinstance(note, dict):
-        raise PayloadError("a message can't be decoded: its note is not an object")
-    return note, payloads
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise PayloadError("a message can't be read (it is not ours)") from error
+    if not isinstance(message, bytes):
+        raise PayloadError("a message can't be read (it is not JSON)")
+    return message, payloads
