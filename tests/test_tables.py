@@ -33,7 +33,6 @@ BEFORE_PROVENANCE = [
     "bere-dti-lazy-mil",
     "between-hosts",
     "cdr-fedlcc",
-    "demo",
     "eu-adr-feded",
     "fedbert-cycles",
     "fedbert-longer",
