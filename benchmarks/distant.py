@@ -177,9 +177,9 @@ class Race:
         given = predict_outputs(self.task, model, self.features["test"], rows, torch.device("cpu"))
         bag = np.repeat(np.arange(len(self.test_bags)), [len(members) for members in self.test_bags])
         own = self.task.bag_scores(torch.from_numpy(given), torch.from_numpy(bag)).numpy()
-        told: list[list[float]] = []
-        evaluate(self.plain, bag_loader(_plain_bags(self.features["test"], self.test_bags), 1, False), told.append)
-        score = float(np.abs(own - np.array(told)).max())
+        reported: list[list[float]] = []
+        evaluate(self.plain, bag_loader(_plain_bags(self.features["test"], self.test_bags), 1, False), reported.append)
+        score = float(np.abs(own - np.array(reported)).max())
         if max(loss, score) > SAME:
             raise ArithmeticError(f"the plain model's losses differ from ours by {loss:g}, its scores by {score:g}")
         return {"largest_difference_of_losses": loss, "largest_difference_of_scores": score}
@@ -227,10 +227,10 @@ def _many(settings: Settings, folder: Path) -> Iterator[Row]:
     settings.say(f"{sentences:,} sentences at {sites} sites")
     command = [sys.executable, "-m", "benchmarks.distant", str(folder), str(sites)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    told = json.loads(done.stdout)
+    reported = json.loads(done.stdout)
     scale = f"{sentences:,} sentences at {sites} sites"
-    note = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in told["seconds"].items())
-    yield Row(f"{scale}: peak", told["megabytes"] / 1024, GIGABYTES, unit="GB", note=note, detail=told)
+    note = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in reported["seconds"].items())
+    yield Row(f"{scale}: peak", reported["megabytes"] / 1024, GIGABYTES, unit="GB", note=note, detail=reported)
 
 
 class UpToTraining(Silent):

@@ -121,8 +121,8 @@ class Race:
         """Full ones, of documents that fit the window: the plain model reads no others."""
         fitting = np.flatnonzero(self.features.lengths <= WINDOW)
         order = torch.Generator().manual_seed(1)
-        dealt = training_batches(self.features.lengths[fitting], self.training.batch_size, order)
-        return [fitting[rows] for rows in dealt if len(rows) == self.training.batch_size]
+        found = training_batches(self.features.lengths[fitting], self.training.batch_size, order)
+        return [fitting[rows] for rows in found if len(rows) == self.training.batch_size]
 
     def _ours(self) -> Callable[[Rows], Step]:
         """A learner's whole step, its batch included."""

@@ -174,13 +174,13 @@ def _race(race: Race, settings: Settings, turns: int, packing: bool = False) -> 
         "rows": {"ours": ours.rows, "Trainer": theirs.rows, **({"a sentence a row": loose.rows} if loose else {})},
         "held_out_loss": _losses(ours, theirs, loose),
     }
-    told = f"{speeds['ours']:,.0f} and {speeds['Trainer']:,.0f} pieces a second"
+    reported = f"{speeds['ours']:,.0f} and {speeds['Trainer']:,.0f} pieces a second"
     case = f"{race.source}: pre-training {race.name} over Trainer's"
-    yield ratio(case, seconds["ours"], seconds["Trainer"], 1.0, note=told, detail=detail)
+    yield ratio(case, seconds["ours"], seconds["Trainer"], 1.0, note=reported, detail=detail)
     if loose is not None:
         case = f"{race.source}: rows of whole sentences over a sentence a row"
-        told = f"{speeds['ours']:,.0f} and {speeds['a sentence a row']:,.0f} pieces a second"
-        yield ratio(case, seconds["ours"], seconds["a sentence a row"], None, note=told, detail=detail)
+        reported = f"{speeds['ours']:,.0f} and {speeds['a sentence a row']:,.0f} pieces a second"
+        yield ratio(case, seconds["ours"], seconds["a sentence a row"], None, note=reported, detail=detail)
 
 
 def _losses(ours: Ours, theirs: Theirs, loose: Ours | None) -> dict[str, float]:

@@ -116,8 +116,8 @@ class PlainPCNN(nn.Module):
         logits = self(rows)
         chosen = []
         for (start, end), (relation,) in zip(scope, relations, strict=True):
-            surest = logits[start:end].softmax(dim=1)[:, relation].argmax()
-            chosen.append(logits[start + surest])
+            most_confident = logits[start:end].softmax(dim=1)[:, relation].argmax()
+            chosen.append(logits[start + most_confident])
         return F.cross_entropy(torch.stack(chosen), torch.tensor(relations)[:, 0])
 
 
@@ -135,7 +135,7 @@ def train_epoch(
 def evaluate(
     model: PlainPCNN,
     loader: DataLoader[tuple[Rows, list[int]]],
-    told: Callable[[list[float]], object] = lambda scores: None,
+    reported: Callable[[list[float]], object] = lambda scores: None,
 ) -> float:
     """The area under the curve of all answers, surest first, of bags one at a time; each one's scores are told."""
     answers: list[tuple[float, bool]] = []
@@ -144,7 +144,7 @@ def evaluate(
     with torch.no_grad():
         for rows, _, (relations,) in loader:
             scores = model(rows).softmax(dim=1).max(dim=0).values.tolist()
-            told(scores)
+            reported(scores)
             for relation in range(1, len(scores)):
                 answers.append((scores[relation], relation in relations))
             facts += len({relation for relation in relations if relation})

@@ -55,15 +55,15 @@ SECTIONS: dict[str, type] = {
 
 def rows(model: type) -> Iterator[Row]:
     """A row for each field of a pydantic model or a dataclass."""
-    told = docstrings(model)
+    described = docstrings(model)
     if dataclasses.is_dataclass(model):
         for field in dataclasses.fields(model):
-            yield field.name, str(field.type), shown(field.default), told.get(field.name, "")
+            yield field.name, str(field.type), shown(field.default), described.get(field.name, "")
         return
     fields: Mapping[str, Any] = model.model_fields  # type: ignore[attr-defined]
     for name, field in fields.items():
         kind = inspect.formatannotation(field.annotation).replace("typing.", "").replace("NoneType", "None")
-        yield name, kind, shown(field.get_default(call_default_factory=True)), told.get(name, "")
+        yield name, kind, shown(field.get_default(call_default_factory=True)), described.get(name, "")
 
 
 def shown(default: Any) -> str:

@@ -40,8 +40,8 @@ def main() -> None:
         found = [
             precision_of_head(task, encoder, train, dev, seed, wanted.epochs) for seed in range(1, wanted.seeds + 1)
         ]
-        told = " ".join(f"{value:.4f}" for value in found)
-        print(f"{name}: AP {np.mean(found):.4f} +- {np.std(found):.4f} ({told})", flush=True)
+        reported = " ".join(f"{value:.4f}" for value in found)
+        print(f"{name}: AP {np.mean(found):.4f} +- {np.std(found):.4f} ({reported})", flush=True)
 
 
 @torch.no_grad()

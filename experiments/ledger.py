@@ -152,10 +152,12 @@ class Ledger:
         rows = [["claim", "effect (95% interval)", "seeds", "verdict"], ["---"] * 4]
         for claim in claims:
             effects = self.effects(claim)
-            told = "<br>".join(_told(part, effect) for part, effect in zip(claim.parts, effects, strict=True) if effect)
+            reported = "<br>".join(
+                _reported(part, effect) for part, effect in zip(claim.parts, effects, strict=True) if effect
+            )
             seeds = "<br>".join(str(effect.seeds) for effect in effects if effect)
             why = f": {claim.why}" if claim.why else ""
-            rows.append([f"**[{claim.id}](#{claim.id})** {claim.says}", told, seeds, f"**{claim.verdict}**{why}"])
+            rows.append([f"**[{claim.id}](#{claim.id})** {claim.says}", reported, seeds, f"**{claim.verdict}**{why}"])
         return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
 
     def _details(self, claims: Sequence[Claim]) -> str:
@@ -168,8 +170,8 @@ class Ledger:
             yield f"  - Trained out, though the best round was the last: {claim.trained_out}"
         for name in claim.runs:
             there = (self.results / f"{name}.json").exists()
-            told = f"[{name}.json]({name}.json)" if there else f"{name}.json, not there yet"
-            yield f"  - {told}: `{self.queue[name].command}`"
+            reported = f"[{name}.json]({name}.json)" if there else f"{name}.json, not there yet"
+            yield f"  - {reported}: `{self.queue[name].command}`"
 
 
 def _claim(own: Mapping[str, Any], line: int) -> Claim:
@@ -181,7 +183,7 @@ def _counted(claims: Sequence[Claim]) -> str:
     return f"{found[CONFIRMED]} confirmed, {found[REFUTED]} refuted, {found[UNKNOWN]} can't be told yet."
 
 
-def _told(part: Part, effect: Effect) -> str:
+def _reported(part: Part, effect: Effect) -> str:
     """In the unit that the part is in: percent and counts as they are, scores as shares of one."""
     rounds, unit = part.target is not None, "%" if part.relative else ""
     form = "+.3g" if part.row else "+.1f" if rounds else "+.2f" if part.relative else "+.3f"

@@ -60,8 +60,8 @@ def _disagreement(sites: Sequence[Sequence[Document]]) -> str:
 
 def _by(notes: Sequence[Document], attribute: str, sites: int | None) -> list[list[Document]]:
     units = [Unit(str(i), "note", note.attributes, (i,)) for i, note in enumerate(notes)]
-    dealt = partition(units, "by", sites=sites, seed=1, by=attribute).sites
-    return [[notes[i] for i in members] for members in dealt.values()]
+    found = partition(units, "by", sites=sites, seed=1, by=attribute).sites
+    return [[notes[i] for i in members] for members in found.values()]
 
 
 def _divergence(silos: Sequence[Sequence[Document]]) -> str:

@@ -47,8 +47,8 @@ TRUTH: list[tuple[bool, bool]] = []
 
 
 def note(site: Site, chosen_by: str, rows: Sequence[int]) -> None:
-    told = [TRUTH[row] for row in site._split("train").rows[np.asarray(rows, dtype=np.int64)]]
-    related = [true for is_related, true in told if is_related]
+    reported = [TRUTH[row] for row in site._split("train").rows[np.asarray(rows, dtype=np.int64)]]
+    related = [true for is_related, true in reported if is_related]
     CHOICES.setdefault((site.round, site.who), {})[chosen_by] = len(related), sum(related)
 
 
@@ -168,7 +168,7 @@ def draw(found: Sequence[dict[str, Any]], out: Path) -> None:
     (out / "choices.svg").write_text(svg("Sentences chosen that say their fact, by round", 3.4, choices))
 
 
-def told(values: Sequence[float]) -> str:
+def reported(values: Sequence[float]) -> str:
     return f"{fmean(values):.3f}" + (f" ± {stdev(values):.3f}" if len(values) > 1 else "")
 
 
@@ -195,7 +195,7 @@ def main() -> None:
     for method in wanted.methods:
         for fraction in sorted(wanted.fractions):
             arms = [one for one in found if (one["method"], one["fraction"]) == (method, fraction)]
-            tests = [told([one["test"][key] for one in arms]) for key in ("auc", "p@50", "p@100", "p@200")]
+            tests = [reported([one["test"][key] for one in arms]) for key in ("auc", "p@50", "p@100", "p@200")]
             whose = {who: [fmean(one["choice"][who][:5]) for one in arms] for who in arms[0]["choice"]}
             last = {who: [fmean(one["choice"][who][-5:]) for one in arms] for who in arms[0]["choice"]}
             choice = "; ".join(f"{who} {fmean(whose[who]):.2f} to {fmean(last[who]):.2f}" for who in whose)

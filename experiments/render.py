@@ -73,8 +73,8 @@ def compare_table(rows: Sequence[ComparisonRow]) -> str:
     }
     if any(row.mb_up is not None for row in rows):
         del columns["MB up, a site and round"]
-    told = {head: [cell(row) for row in rows] for head, cell in columns.items()}
-    kept = {head: cells for head, cells in told.items() if any(cell != ABSENT for cell in cells)}
+    reported = {head: [cell(row) for row in rows] for head, cell in columns.items()}
+    kept = {head: cells for head, cells in reported.items() if any(cell != ABSENT for cell in cells)}
     rule = ["---", *["---:"] * (len(kept) - 1)]
     lines = [list(kept), rule, *([cells[i] for cells in kept.values()] for i in range(len(rows)))]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

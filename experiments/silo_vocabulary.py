@@ -44,8 +44,8 @@ def main() -> None:
             uploads[name] = {"strings": len(counts), "bytes": VocabularyCounts(least, counts).pack("fp32").nbytes}
         pieces = learn_pieces(dict(sorted(total.items())), wanted.pieces)
         common = len({*pieces} & {*whole}) / max(len(pieces), len(whole))
-        told = {"in_common": common, **_cut_into(pieces, words), "uploads": uploads}
-        found[f"silos, {least} documents"] = told
+        reported = {"in_common": common, **_cut_into(pieces, words), "uploads": uploads}
+        found[f"silos, {least} documents"] = reported
     for name, row in found.items():
         shared = row.get("in_common", 1.0)
         print(f"{name}: {row['pieces']:,} pieces, {shared:.1%} in common, {row['pieces_a_word']:.3f} a held-out word")

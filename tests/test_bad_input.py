@@ -115,7 +115,7 @@ def test_a_missing_config_is_named(tmp_path: Path) -> None:
     [
         (["model.encoder=no-such/encoder"], "cannot load encoder 'no-such/encoder'"),
         (["device=mps"], "device = 'mps', which this machine or this torch does not have; set device = 'auto'"),
-        (["partition.sites=1000"], "units can't be dealt to 1000 sites; set partition.sites lower"),
+        (["partition.sites=1000"], "units can't be split over 1000 sites; set partition.sites lower"),
         (["model.encoder=tiny", "data.public=0"], "which holds no text; raise data.public"),
         (
             ["algorithm.name=validation_only", "data.public=0"],

@@ -52,7 +52,7 @@ def test_read_gives_the_documents_of_all_paths(tmp_path: Path) -> None:
     paths = [write_corpus(tmp_path / "a.jsonl", first), write_corpus(tmp_path / "b.jsonl", second)]
     found = grandrounds.read(paths, "json")
     assert list(found) == [*first, *second]
-    assert (len(found), found.notes) == (6, {})
+    assert (len(found), found.warnings) == (6, {})
     assert all(isinstance(document, grandrounds.Document) for document in found)
 
 
@@ -80,9 +80,9 @@ def test_compare_runs_each_arm_and_says_how_far_it_is_from_the_baseline(
     ],
 )
 def test_compare_refuses_arms_that_nobody_knows(
-    arms: list[str], baseline: str | None, told: str, tiny_config: TinyConfig, tmp_path: Path
+    arms: list[str], baseline: str | None, reported: str, tiny_config: TinyConfig, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=reported):
         grandrounds.compare(tiny_config(), arms, out=tmp_path, baseline=baseline)
 
 

@@ -149,10 +149,10 @@ def test_a_planted_number_is_found_by_its_line_and_put_right(render: Renderer) -
         ("<!-- table: one -->\n| F1 |\n", "a table is opened and not ended; add <!-- end -->"),
     ],
 )
-def test_a_table_that_cannot_be_written_is_left_and_told(render: Renderer, text: str, told: str) -> None:
+def test_a_table_that_cannot_be_written_is_left_and_told(render: Renderer, text: str, reported: str) -> None:
     done, ((line, what),) = filled(text, render)
     assert (done, line) == (text, 1)
-    assert told in what
+    assert reported in what
 
 
 def test_the_command_names_file_and_line_of_a_difference(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_the_interval_of_a_difference_of_effects_combines_both() -> None:
 def ledger(tmp_path: Path, content: dict[str, Any] | None, parts: list[dict[str, Any]], **claim: Any) -> Ledger:
     if content is not None:
         (tmp_path / "x.json").write_text(json.dumps(content))
-    told = {
+    reported = {
         "id": "c",
         "paper": "FedED",
         "where": "4",
@@ -270,7 +270,7 @@ def ledger(tmp_path: Path, content: dict[str, Any] | None, parts: list[dict[str,
         "verdict": UNKNOWN,
         "line": 7,
     }
-    made = Claim(**{**told, "parts": [Part(run="x", **part) for part in parts], **claim})
+    made = Claim(**{**reported, "parts": [Part(run="x", **part) for part in parts], **claim})
     return Ledger([made], {"x": Run("x", 1, "grandrounds compare x.toml", "compare.json", ["c"])}, tmp_path)
 
 
@@ -301,8 +301,8 @@ def test_the_verdict_follows_from_the_interval(
 
 def test_a_verdict_that_does_not_follow_is_told_by_its_line(tmp_path: Path) -> None:
     wrong = ledger(tmp_path, compared(**BOTH), [{"arm": "a", "over": "base"}], verdict=CONFIRMED)
-    told = "c: its verdict is 'confirmed', but by the rule it is 'can't tell'; correct it and its reason"
-    assert next(iter(wrong.problems())) == (7, told)
+    reported = "c: its verdict is 'confirmed', but by the rule it is 'can't tell'; correct it and its reason"
+    assert next(iter(wrong.problems())) == (7, reported)
 
 
 def test_an_arm_that_was_stopped_too_soon_decides_nothing(tmp_path: Path) -> None:
@@ -320,8 +320,8 @@ def test_a_claim_without_its_run_cannot_be_told_and_says_why(tmp_path: Path) -> 
     parts = [{"arm": "a", "over": "base"}]
     assert list(ledger(tmp_path, None, parts, why="not run").problems()) == []
     assert list(ledger(tmp_path, None, parts).problems()) == [(7, "c: it has no reason why nobody can tell; add `why`")]
-    ((_, told),) = ledger(tmp_path, compared(**BOTH), parts, why="not run").problems()
-    assert told == "c: it says 'not run', but all of its runs are there; say what they show"
+    ((_, reported),) = ledger(tmp_path, compared(**BOTH), parts, why="not run").problems()
+    assert reported == "c: it says 'not run', but all of its runs are there; say what they show"
 
 
 def test_a_row_shows_the_effect_that_its_json_has(tmp_path: Path) -> None:
@@ -347,8 +347,8 @@ def test_the_ledger_has_the_claims_of_all_five_papers() -> None:
 
 def test_the_queue_feeds_claims_that_there_are() -> None:
     claims = {claim.id: claim.runs for claim in Ledger.read(ROOT).claims}
-    fed = [(run["name"], told) for run in queue() for told in run["feeds"] if told in claims]
-    assert [(name, told) for name, told in fed if name not in claims[told]] == []
+    fed = [(run["name"], reported) for run in queue() for reported in run["feeds"] if reported in claims]
+    assert [(name, reported) for name, reported in fed if name not in claims[reported]] == []
     assert all(run["feeds"] for run in queue())
 
 

@@ -280,8 +280,8 @@ def test_a_round_is_algorithm_1_by_hand(
     def objective(model: nn.Module, batch: Any) -> Tensor:
         log_p = model(batch).log_softmax(dim=1)
         q = torch.tensor(teacher[batch.index.numpy()], dtype=torch.float32)
-        told = [(i, y) for i, y in enumerate(batch.labels.tolist()) if y >= 0]
-        ce = -sum(log_p[i, y] for i, y in told) / max(len(told), 1)
+        reported = [(i, y) for i, y in enumerate(batch.labels.tolist()) if y >= 0]
+        ce = -sum(log_p[i, y] for i, y in reported) / max(len(reported), 1)
         return ce + (q * (q.log() - log_p)).sum(dim=1).mean()
 
     server = Server(simulation.spec, simulation.splits, simulation.spec.initial_model())

@@ -286,11 +286,11 @@ def test_what_is_told_of_a_training_is_eq_12_and_its_cosines_over_all_pairs(
     batches = [site.batch(3, 0, 5), site.batch(1)]
     for batch in batches:
         loss(site.model, batch)
-    told = means(asdict(tally))
+    reported = means(asdict(tally))
     terms = np.array([term for batch in batches for term in site.terms(batch, 0.7)])
     for name, column in zip(("contrast", "cosine_global", "cosine_previous"), terms.T, strict=True):
-        assert told[name] == pytest.approx(column.mean(), rel=1e-5)
-    assert 1 - told["cosine_global"] > 0.01
+        assert reported[name] == pytest.approx(column.mean(), rel=1e-5)
+    assert 1 - reported["cosine_global"] > 0.01
 
     def norm(loss: Callable[[nn.Module, Any], torch.Tensor]) -> float:
         site.model.zero_grad()
@@ -299,7 +299,7 @@ def test_what_is_told_of_a_training_is_eq_12_and_its_cosines_over_all_pairs(
 
     pull, task = norm(lambda model, batch: plain(model, batch) - site.task.loss(model, batch)), norm(site.task.loss)
     assert tally.batches == 1  # the second of two
-    assert told["gradient_share"] == pytest.approx(pull / (pull + task), rel=1e-3)
+    assert reported["gradient_share"] == pytest.approx(pull / (pull + task), rel=1e-3)
     assert pull > 0.001
 
 
@@ -326,15 +326,15 @@ TOLD = {"contrast", "cosine_global", "cosine_previous", "gradient_share"}
 
 
 @pytest.fixture(scope="module")
-def told(content: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+def reported(content: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     settings = content("fedlcc", diagnostics=True)
     out = tmp_path_factory.mktemp("told") / "run"
     grandrounds.run(settings, out=out)
     return settings, out
 
 
-def test_telling_changes_no_bit_of_the_model(run: Run, told: tuple[dict[str, Any], Path]) -> None:
-    _, out = told
+def test_telling_changes_no_bit_of_the_model(run: Run, reported: tuple[dict[str, Any], Path]) -> None:
+    _, out = reported
     assert weights(out) == run("fedlcc")
     first, *others = metrics(out)
     assert "diagnostics" not in first  # nothing is contrasted in a first round
@@ -345,8 +345,8 @@ def test_telling_changes_no_bit_of_the_model(run: Run, told: tuple[dict[str, Any
         assert line["diagnostics"]["cosine_previous"] < 1
 
 
-def test_what_is_told_is_the_same_after_a_resumption(told: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
-    settings, out = told
+def test_what_is_told_is_the_same_after_a_resumption(reported: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+    settings, out = reported
     cut(settings, tmp_path / "cut", after=2)
     grandrounds.run(settings, out=tmp_path / "cut", resume=True)
     assert timeless(metrics(tmp_path / "cut")) == timeless(metrics(out))
@@ -354,13 +354,13 @@ def test_what_is_told_is_the_same_after_a_resumption(told: tuple[dict[str, Any],
 
 
 def test_sites_that_may_not_tell_train_all_the_same(
-    told: tuple[dict[str, Any], Path], content: Make, tmp_path: Path
+    reported: tuple[dict[str, Any], Path], content: Make, tmp_path: Path
 ) -> None:
     (tmp_path / "policy.toml").write_text('allow = ["parameters"]')
     silent = {"federation.policy": str(tmp_path / "policy.toml")}
     watch = Watch()
     grandrounds.run(content("fedlcc", more=silent, diagnostics=True), out=tmp_path / "run", watcher=watch)
-    assert weights(tmp_path / "run") == weights(told[1])
+    assert weights(tmp_path / "run") == weights(reported[1])
     assert not [line for line in metrics(tmp_path / "run") if "diagnostics" in line or line["abandoned"]]
     assert "no diagnostics of round 2: too few sites gave them" in watch.said
 

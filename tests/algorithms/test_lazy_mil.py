@@ -25,7 +25,7 @@ from grandrounds.tasks.task import NONE
 from tests.simulation.crashes import metrics, weights
 
 
-def told(**facts: float) -> BagScores:
+def reported(**facts: float) -> BagScores:
     named = sorted((keyed(b"s", (fact,)), value) for fact, value in facts.items())
     digests = np.array([list(digest) for digest, _ in named], dtype=np.uint8).reshape(-1, 16)
     return BagScores(torch.from_numpy(digests), two_bytes(np.array([round(255 * v) for _, v in named])))
@@ -40,14 +40,14 @@ def won(scores: dict[str, BagScores], chosen: dict[str, torch.Tensor], *facts: s
 
 
 def test_the_surest_site_wins_each_fact() -> None:
-    scores = {"a": told(x=0.9, y=0.2), "b": told(x=0.4, y=0.3, z=0.1), "c": told(y=0.1)}
+    scores = {"a": reported(x=0.9, y=0.2), "b": reported(x=0.4, y=0.3, z=0.1), "c": reported(y=0.1)}
     assert won(scores, winners(scores, 1), "x", "y", "z") == {"a": ["x"], "b": ["y", "z"], "c": []}
 
 
 def test_of_equals_one_wins_and_not_always_the_same() -> None:
     found = set()
     for round in range(12):
-        scores = {site: told(x=0.5, y=0.5) for site in ("a", "b", "c")}
+        scores = {site: reported(x=0.5, y=0.5) for site in ("a", "b", "c")}
         chosen = winners(scores, round)
         assert sum(mask.int() for mask in chosen.values()).tolist() == [1, 1]
         found.update(site for site, mask in chosen.items() if mask.any())
@@ -129,8 +129,8 @@ def noisy(facts: int, sentences: int, seed: int, canary: str = "", at: str = "me
             true = relation == "inhibits" and (s == 0 or rng.random() < 0.2)
             head, tail = f"drug{fact}", f"gene{fact}"
             where = ("mercy", "charity")[s % 2]
-            told = f" {canary}" if where == at else ""
-            text = f"{head} {VERBS['inhibits' if true else 'none']} {tail}{told} ."
+            reported = f" {canary}" if where == at else ""
+            text = f"{head} {VERBS['inhibits' if true else 'none']} {tail}{reported} ."
             mentions = (
                 Mention(0, len(head), "Drug", "T1", f"D{fact}"),
                 Mention(text.index(tail), text.index(tail) + len(tail), "Gene", "T2", f"G{fact}"),
@@ -138,7 +138,7 @@ def noisy(facts: int, sentences: int, seed: int, canary: str = "", at: str = "me
             entities = (Entity(f"D{fact}", "Drug", (0,)), Entity(f"G{fact}", "Gene", (1,)))
             relations = (Relation("inhibits", f"D{fact}", f"G{fact}", (0, 1)),) if relation == "inhibits" else ()
             held = {"hospital": where}
-            id = f"{fact}.{s}{told}"
+            id = f"{fact}.{s}{reported}"
             documents.append(Document(id, text, (Span(0, len(text)),), mentions, entities, relations, held))
     return documents
 
@@ -215,8 +215,8 @@ def trained_on(
     def watched(self: Learner, *args: Any, only: Any = None, **options: Any) -> None:
         if isinstance(self, Site):
             relation = {row: fact[1] for fact, rows in self.facts("train") for row in rows.tolist()}
-            told = [(relation[row], int(self._split("train").rows[row])) for row in only]
-            found.setdefault(self.round, {})[self.who] = told
+            reported = [(relation[row], int(self._split("train").rows[row])) for row in only]
+            found.setdefault(self.round, {})[self.who] = reported
         train(self, *args, only=only, **options)
 
     with monkeypatch.context() as patch:
@@ -235,7 +235,7 @@ def test_a_sites_own_choice_of_na_is_trained_on_and_does_not_travel(
         replies.clear()
         content["algorithm"] = {"name": "lazy_mil", "na": na}
         for sites in trained_on(content, tmp_path / na, monkeypatch).values():
-            rows = [told for site in sites.values() for told in site]
+            rows = [reported for site in sites.values() for reported in site]
             assert len({row for _, row in rows}) == len(rows)
             assert sum(relation == "inhibits" for relation, _ in rows) == 12
             assert sum(relation == NONE for relation, _ in rows) == (12 if na == "agree" else 24)

@@ -58,9 +58,9 @@ def test_the_tables_are_shown_and_the_same_again(
     encoder_folder: Callable[[str], Path], other: Path, corpora: Path, tmp_path: Path
 ) -> None:
     arguments = ("attention", encoder_folder("bert"), other, "--text", corpora / "test.jsonl", "--most", "5")
-    told = run(*arguments, "--out", tmp_path / "a").good().stdout
-    assert "Spearman correlation" in told
-    assert "layer 2" in told
+    reported = run(*arguments, "--out", tmp_path / "a").good().stdout
+    assert "Spearman correlation" in reported
+    assert "layer 2" in reported
     run(*arguments, "--out", tmp_path / "b").good()
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
@@ -127,8 +127,10 @@ def test_heads_that_are_all_alike_have_no_correlation(encoder_folder: Callable[[
         AutoTokenizer.from_pretrained(encoder_folder("bert")).save_pretrained(tmp_path / name)
     (tmp_path / "one.txt").write_text("The aspirin eased the pain .")
     models = (tmp_path / "a", tmp_path / "b")
-    told = run("attention", *models, "--text", tmp_path / "one.txt", "--json", "--out", tmp_path / "out").good().stdout
-    for content in (told, (tmp_path / "out" / "attention.json").read_text()):
+    reported = (
+        run("attention", *models, "--text", tmp_path / "one.txt", "--json", "--out", tmp_path / "out").good().stdout
+    )
+    for content in (reported, (tmp_path / "out" / "attention.json").read_text()):
         assert "NaN" not in content
         assert json.loads(content)["spearman"] == [[None, None], [None, None]]
     assert "| b | – | – |" in (tmp_path / "out" / "attention.md").read_text()

@@ -147,13 +147,13 @@ def test_each_run_is_told_with_its_rounds_and_where_it_comes_from(compared: tupl
     held = json.loads((folder / "compare.json").read_text())
     assert held["command"].endswith("federation.rounds=1 --algorithms local_only,fedavg --seeds 2 --out OUT --json")
     assert str(folder) not in json.dumps(held)
-    for run_told in held["runs"]:
-        own = folder / f"{run_told['name']}-seed{run_told['seed']}"
+    for describe_run in held["runs"]:
+        own = folder / f"{describe_run['name']}-seed{describe_run['seed']}"
         result = json.loads((own / "result.json").read_text())
-        assert (run_told["rounds"], run_told["best_round"]) == (1, 1)
-        assert run_told["history"] == [{"round": 1, "validation": result["validation"]["f1"]}]
-        assert (folder / run_told["outcomes"]).is_dir()
-        assert run_told["commit"] == result["commit"] == held["commit"]
+        assert (describe_run["rounds"], describe_run["best_round"]) == (1, 1)
+        assert describe_run["history"] == [{"round": 1, "validation": result["validation"]["f1"]}]
+        assert (folder / describe_run["outcomes"]).is_dir()
+        assert describe_run["commit"] == result["commit"] == held["commit"]
         assert result["command"] != ""
     assert sum("the best round was the last in 2 of 2 runs" in sentence for sentence in held["remarks"]) == 2
 
@@ -161,9 +161,9 @@ def test_each_run_is_told_with_its_rounds_and_where_it_comes_from(compared: tupl
 def test_another_baseline_turns_the_difference_round(compared: tuple[Path, Outcome], config: Path) -> None:
     folder, outcome = compared
     wanted = ("federation.rounds=1", "--algorithms", "local_only,fedavg", "--seeds", "2", "--baseline", "fedavg")
-    told = run("compare", config, *wanted, "--out", folder).good().stdout
-    assert "F1 less that of fedavg" in told
-    assert "The intervals are over 2 seeds and the units of the test set." in told
+    reported = run("compare", config, *wanted, "--out", folder).good().stdout
+    assert "F1 less that of fedavg" in reported
+    assert "The intervals are over 2 seeds and the units of the test set." in reported
     rows = {row["name"]: row for row in json.loads((folder / "compare.json").read_text())["rows"]}
     before = {row["name"]: row for row in outcome.json()}
     assert rows["local_only"]["difference"] == pytest.approx(-before["fedavg"]["difference"])
@@ -187,10 +187,10 @@ def test_a_search_chooses_for_each_arm_on_validation_and_shows_test_for_the_chos
     searched: tuple[Path, Outcome],
 ) -> None:
     folder, outcome = searched
-    told = outcome.json()
-    assert json.loads((folder / "search.json").read_text()) == told
-    assert told["arms"].keys() == {"fedavg", "local_only"}
-    for name, found in told["arms"].items():
+    reported = outcome.json()
+    assert json.loads((folder / "search.json").read_text()) == reported
+    assert reported["arms"].keys() == {"fedavg", "local_only"}
+    for name, found in reported["arms"].items():
         results = [json.loads((folder / f"{name}-{i:03d}" / "result.json").read_text()) for i in (1, 2)]
         by_setting = {rate: result["validation"]["f1"] for rate, result in zip((1e-6, 3e-3), results, strict=True)}
         assert {row["setting"]["training.learning_rate"]: row["validation_f1"] for row in found["rows"]} == by_setting
@@ -215,10 +215,10 @@ def test_what_a_search_chose_is_what_compare_runs(searched: tuple[Path, Outcome]
 
 
 def test_a_search_of_the_config_as_it_is_tells_of_the_edge(config: Path, tmp_path: Path) -> None:
-    told = run("search", config, "training.epochs=1,2", "federation.rounds=1", "--out", tmp_path / "search").good()
-    assert "fedavg: validation F1" in told.stdout
-    assert "is at the edge of the grid; try values beyond it" in told.stdout
-    assert f"--settings {tmp_path / 'search' / 'chosen.toml'} --algorithms fedavg" in told.stdout
+    reported = run("search", config, "training.epochs=1,2", "federation.rounds=1", "--out", tmp_path / "search").good()
+    assert "fedavg: validation F1" in reported.stdout
+    assert "is at the edge of the grid; try values beyond it" in reported.stdout
+    assert f"--settings {tmp_path / 'search' / 'chosen.toml'} --algorithms fedavg" in reported.stdout
 
 
 def test_settings_hold_arms_and_nothing_else(config: Path, tmp_path: Path) -> None:
@@ -240,5 +240,7 @@ def test_a_search_for_nothing_is_refused(config: Path) -> None:
 
 def test_what_a_search_tells_has_no_path_of_the_machine() -> None:
     setting = {"model.encoder": "/somewhere/minilm", "training.learning_rate": 0.1}
-    told = Choice(F1, [(setting, Score(f1=0.5))], None, []).to_dict()
-    assert told["best"] == told["rows"][0]["setting"] == {"model.encoder": "minilm", "training.learning_rate": 0.1}
+    reported = Choice(F1, [(setting, Score(f1=0.5))], None, []).to_dict()
+    assert (
+        reported["best"] == reported["rows"][0]["setting"] == {"model.encoder": "minilm", "training.learning_rate": 0.1}
+    )

@@ -28,9 +28,9 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_data_distant_writes_instances_and_tells_what_they_are(files: tuple[Path, Path], tmp_path: Path) -> None:
     out = tmp_path / "deep" / "labelled.jsonl"
     wanted = ("data", "distant", "--kb", files[0], "--corpus", files[1], "--format", "pubtator", "--out", out)
-    told = run(*wanted, "--ignore-prefixes", "--json").json()
-    assert (told["instances"], told["relation"], told["bags"]) == (2, {"NA": 1, "treats": 1}, 2)
-    assert (told["ids"], told["notes"]) == ("compared without prefixes", {})
+    reported = run(*wanted, "--ignore-prefixes", "--json").json()
+    assert (reported["instances"], reported["relation"], reported["bags"]) == (2, {"NA": 1, "treats": 1}, 2)
+    assert (reported["ids"], reported["warnings"]) == ("compared without prefixes", {})
     first, second = read(out, "opennre").documents
     assert [mention.concept for mention in first.mentions] == ["D1", "D9"]
     assert [second.surface(mention) for mention in second.mentions] == ["Aspirin", "fever"]

@@ -33,16 +33,16 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_explains(command: str) -> None:
-    told = run(*command.split(), "--help").good().stdout
+    reported = run(*command.split(), "--help").good().stdout
     for piece in COMMANDS[command]:
-        assert piece in told
+        assert piece in reported
 
 
 def test_the_overview_names_every_command_and_where_to_begin() -> None:
-    told = run("--help").good().stdout
+    reported = run("--help").good().stdout
     for command in COMMANDS:
-        assert command.split()[0] in told
-    assert "grandrounds demo" in told.replace("\n ", "")
+        assert command.split()[0] in reported
+    assert "grandrounds demo" in reported.replace("\n ", "")
 
 
 def test_without_a_command_the_overview_is_shown() -> None:

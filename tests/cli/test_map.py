@@ -20,9 +20,9 @@ def test_an_unknown_system_is_told_with_the_nearest(tmp_path: Path) -> None:
 def test_a_map_is_redrawn_without_running_and_told(tmp_path: Path) -> None:
     made = make_map(FAKE, tmp_path, 1, MadeUp(helps_where_sites_are_many))
     (tmp_path / "map.svg").unlink()
-    told = run("map", "lazy_mil", "--redraw", "--out", tmp_path).good()
-    assert made.sentence in told.stdout.replace("\n", " ")
-    assert "There was one seed" in told.stderr
+    reported = run("map", "lazy_mil", "--redraw", "--out", tmp_path).good()
+    assert made.sentence in reported.stdout.replace("\n", " ")
+    assert "There was one seed" in reported.stderr
     assert (tmp_path / "map.svg").read_text().startswith("<?xml")
     held = run("map", "lazy_mil", "--redraw", "--out", tmp_path, "--json").json()
     assert held == json.loads((tmp_path / "map.json").read_text())

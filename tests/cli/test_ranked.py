@@ -53,8 +53,8 @@ def test_a_run_says_its_auc_by_round_and_at_its_end(one: tuple[Path, Outcome]) -
     result = json.loads((folder / "result.json").read_text())
     assert f"test AUC {result['test']['auc']:.3f}" in outcome.stderr
     assert "F1" not in outcome.stderr
-    for told in ("AUC (all points)", "P@5", "answers of at least 0.5", "trivial: in any order"):
-        assert told in outcome.stdout
+    for reported in ("AUC (all points)", "P@5", "answers of at least 0.5", "trivial: in any order"):
+        assert reported in outcome.stdout
     assert f"the model reaches AUC {result['test']['auc']:.3f}" in (folder / "report.html").read_text("utf-8")
 
 
@@ -83,7 +83,7 @@ def test_arms_are_compared_by_auc_those_of_sites_alone_too(bags: Path, tmp_path:
 
 def test_a_search_chooses_by_auc_and_says_so(bags: Path, tmp_path: Path) -> None:
     wanted = ("search", bags, "training.learning_rate=0.0001,0.3", "--out", tmp_path)
-    told = run(*wanted).good().stdout
+    reported = run(*wanted).good().stdout
     found = run(*wanted, "--json").json()["arms"]["lazy_mil"]  # the same runs, finished
     results = [json.loads((tmp_path / f"lazy_mil-{i:03d}" / "result.json").read_text()) for i in (1, 2)]
     best = max(results, key=lambda result: result["validation"]["auc"])
@@ -91,8 +91,8 @@ def test_a_search_chooses_by_auc_and_says_so(bags: Path, tmp_path: Path) -> None
     assert found["rows"][0]["validation_auc"] == best["validation"]["auc"]
     assert found["rows"][0]["validation_f1"] == best["validation"]["f1"]
     assert (found["test_auc"], found["test_f1"]) == (best["test"]["auc"], best["test"]["f1"])
-    assert "lazy_mil: validation AUC" in told
-    assert f"its test AUC is {best['test']['auc']:.3f}" in told
+    assert "lazy_mil: validation AUC" in reported
+    assert f"its test AUC is {best['test']['auc']:.3f}" in reported
 
 
 def lines(score: dict[str, object]) -> list[str]:
@@ -102,7 +102,7 @@ def lines(score: dict[str, object]) -> list[str]:
 
 
 def test_a_table_of_ranked_answers_says_what_each_figure_is_of() -> None:
-    told = lines(ranked(0.5) | {"auc_std": 0.01})
+    reported = lines(ranked(0.5) | {"auc_std": 0.01})
     for line in (
         "AUC (all points) 0.500 ± 0.010",
         "AUC (first 2,000) 0.400",
@@ -112,7 +112,7 @@ def test_a_table_of_ranked_answers_says_what_each_figure_is_of() -> None:
         "trivial: in any order 0.067",
         "60 pairs, 21 facts",
     ):
-        assert line in told
+        assert line in reported
     assert not any("AUC" in line for line in lines(score(0.8)))
 
 

@@ -30,10 +30,10 @@ def test_with_no_corpus_at_all_nothing_runs(tmp_path: Path) -> None:
 
 
 def test_json_alone_is_on_standard_output(tmp_path: Path) -> None:
-    told = run("reproduce", "feded", "table1", "table2", *SMALL, "--out", tmp_path, "--json").json()
-    assert list(told) == ["table1", "table2"]
-    assert told["table2"]["rows"][0]["cells"]["instances"]["paper"] == 3053
-    assert told["table2"]["command"].startswith("grandrounds reproduce feded table2 data.options.notes=2")
+    reported = run("reproduce", "feded", "table1", "table2", *SMALL, "--out", tmp_path, "--json").json()
+    assert list(reported) == ["table1", "table2"]
+    assert reported["table2"]["rows"][0]["cells"]["instances"]["paper"] == 3053
+    assert reported["table2"]["command"].startswith("grandrounds reproduce feded table2 data.options.notes=2")
 
 
 def test_a_table_shows_the_paper_beside_the_measured_and_says_what_stands_in(tmp_path: Path) -> None:
@@ -44,9 +44,9 @@ def test_a_table_shows_the_paper_beside_the_measured_and_says_what_stands_in(tmp
 
 
 def test_fedlcc_s_corpora_and_sites_are_counted_without_training(tmp_path: Path) -> None:
-    told = run("reproduce", "fedlcc", "table1", "figure2", *SMALL, "--out", tmp_path, "--json").json()
-    assert told["table1"]["rows"][0]["cells"]["train"] == {"paper": 500, "measured": 4, "runs": [4]}
-    assert sum(row["cells"]["documents"]["measured"] for row in told["figure2"]["rows"]) == 4
+    reported = run("reproduce", "fedlcc", "table1", "figure2", *SMALL, "--out", tmp_path, "--json").json()
+    assert reported["table1"]["rows"][0]["cells"]["train"] == {"paper": 500, "measured": 4, "runs": [4]}
+    assert sum(row["cells"]["documents"]["measured"] for row in reported["figure2"]["rows"]) == 4
     assert (tmp_path / "figure2.svg").exists()
     assert not (tmp_path / "arms").exists()
 
@@ -67,8 +67,8 @@ def test_fedds_says_how_to_get_its_corpora(tmp_path: Path) -> None:
 
 def test_fedner_s_platforms_are_counted_without_training(tmp_path: Path) -> None:
     fewer = [f"sites.{name}.options.notes=2" for name in ("st-anne", "riverside", "northgate")]
-    told = run("reproduce", "fedner", "table1", "--corpus", "synthetic", *fewer, "--out", tmp_path, "--json").json()
-    rows = {row["name"]: row["cells"] for row in told["table1"]["rows"]}
+    reported = run("reproduce", "fedner", "table1", "--corpus", "synthetic", *fewer, "--out", tmp_path, "--json").json()
+    rows = {row["name"]: row["cells"] for row in reported["table1"]["rows"]}
     assert rows["at several platforms"]["entities"]["paper"] == 341
     assert rows["northgate (synthetic), in the place of SMM4H"]["types"]["measured"] == 1
     assert not (tmp_path / "arms").exists()

@@ -45,12 +45,12 @@ def note() -> Document:
 
 
 def of(**options: object) -> tuple[Labelled, Counter[str]]:
-    notes: Counter[str] = Counter()
-    return label([note()], KB, notes, **options), notes  # type: ignore[arg-type]
+    warnings: Counter[str] = Counter()
+    return label([note()], KB, warnings, **options), warnings  # type: ignore[arg-type]
 
 
 def test_every_fact_of_every_pair_is_an_instance_and_the_rest_is_na():
-    labelled, notes = of()
+    labelled, warnings = of()
     assert [(one.sentence, *one.bag) for one in labelled.instances] == [
         (0, "A", "causes", "X"),
         (0, "A", "treats", "X"),
@@ -63,12 +63,12 @@ def test_every_fact_of_every_pair_is_an_instance_and_the_rest_is_na():
         (2, "X", "NA", "A"),
         (2, "Z", "NA", "A"),
     ]
-    assert notes == {distant.NO_CONCEPT: 1, distant.NO_SENTENCE: 1, distant.OVERLAPPING: 1}
+    assert warnings == {distant.NO_CONCEPT: 1, distant.NO_SENTENCE: 1, distant.OVERLAPPING: 1}
 
 
 def test_the_counts_are_those_of_a_hand():
-    told = of()[0].statistics
-    assert told == {
+    reported = of()[0].statistics
+    assert reported == {
         "documents": 1,
         "sentences": 5,
         "sentences with an instance": 3,
@@ -87,10 +87,10 @@ def test_the_counts_are_those_of_a_hand():
 
 @pytest.mark.parametrize(("ratio", "kept", "missing"), [(0, 0, 0), (0.4, 2, 0), (1, 5, 0), (3, 5, 10)])
 def test_the_ratio_says_how_many_unrelated_pairs_stay(ratio: float, kept: int, missing: int):
-    labelled, notes = of(na_ratio=ratio)
+    labelled, warnings = of(na_ratio=ratio)
     assert labelled.statistics["instances of NA"] == kept
     assert labelled.statistics["instances"] == 5 + kept
-    assert notes[distant.FEW_NA] == missing
+    assert warnings[distant.FEW_NA] == missing
 
 
 def test_the_same_seed_draws_the_same_and_another_one_others():
@@ -105,9 +105,9 @@ def test_types_that_may_be_related_can_be_named():
 
 
 def test_of_a_fact_at_most_so_many_are_kept():
-    labelled, notes = of(max_per_fact=1, na_ratio=0)
+    labelled, warnings = of(max_per_fact=1, na_ratio=0)
     assert labelled.statistics["relation"] == {"causes": 1, "excludes": 1, "treats": 1}
-    assert notes[distant.BEYOND] == 2
+    assert warnings[distant.BEYOND] == 2
 
 
 def test_a_thing_that_is_related_to_itself_is_an_instance_in_both_directions():
@@ -143,9 +143,9 @@ def test_each_instance_is_a_document_of_one_sentence_that_opennre_keeps():
         {"document": "n1", "hospital": "general"},
     )
     assert len({document.id for document in documents}) == 10
-    notes: Counter[str] = Counter()
-    assert tuple(opennre.parse(opennre.render(documents, notes).splitlines(), Path("a"), notes)) == documents
-    assert not notes
+    warnings: Counter[str] = Counter()
+    assert tuple(opennre.parse(opennre.render(documents, warnings).splitlines(), Path("a"), warnings)) == documents
+    assert not warnings
 
 
 def test_steps_are_told_twice_a_document():

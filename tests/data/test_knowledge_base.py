@@ -18,18 +18,18 @@ PATH = Path("facts.tsv")
 def test_facts_are_head_relation_and_tail(tmp_path: Path):
     path = tmp_path / "facts.tsv.gz"
     path.write_bytes(gzip.compress(b"# made by hand\nA\ttreats\tX\r\n\nA\tcauses\tX\nX\ttreats\tA\nA\ttreats\tX\n"))
-    notes: Counter[str] = Counter()
-    facts = read_facts(path, notes)
+    warnings: Counter[str] = Counter()
+    facts = read_facts(path, warnings)
     assert facts.relations == {("A", "X"): ("treats", "causes"), ("X", "A"): ("treats",)}
     assert facts.facts == 3
-    assert notes == {knowledge_base.COMMENTS: 1, knowledge_base.TWICE: 1}
+    assert warnings == {knowledge_base.COMMENTS: 1, knowledge_base.TWICE: 1}
 
 
 def test_columns_may_be_chosen_and_a_header_skipped():
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     lines = ["doc\trelation\ttail\thead", "30\ttreats\tX\tA"]
-    assert parse_facts(lines, PATH, notes, (4, 2, 3), header=True).relations == {("A", "X"): ("treats",)}
-    assert notes == {knowledge_base.HEADER: 1}
+    assert parse_facts(lines, PATH, warnings, (4, 2, 3), header=True).relations == {("A", "X"): ("treats",)}
+    assert warnings == {knowledge_base.HEADER: 1}
 
 
 def test_each_of_several_ids_has_the_fact():

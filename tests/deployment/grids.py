@@ -106,7 +106,7 @@ def apps(handlers: Mapping[str, MessageHandler]) -> dict[str, ClientApp]:
     return {name: app_of(handler) for name, handler in handlers.items()}
 
 
-def told(handler: MessageHandler, message: Asked) -> Said:
+def reported(handler: MessageHandler, message: Asked) -> Said:
     """What a handler says to a message without payloads."""
     data, sent = handler(encode(Request(id="1", message=message)), [])
     assert sent == []

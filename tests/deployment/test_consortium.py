@@ -53,12 +53,12 @@ class Liar:
     """A handler that says something else when it is greeted."""
 
     def __init__(self, honest: MessageHandler, **lies: Any) -> None:
-        self.honest, self.lies, self.told = honest, lies, ""
+        self.honest, self.lies, self.reported = honest, lies, ""
 
     def __call__(self, data: bytes, payloads: Any) -> Any:
         request = decode(Request, data).message
         if isinstance(request, Refused):
-            self.told = request.why
+            self.reported = request.why
         said, sent = self.honest(data, payloads)
         if isinstance(request, Hello):
             response = json.loads(said)
@@ -113,7 +113,7 @@ def test_a_site_that_does_not_fit_is_refused_and_told(
     made["mercy"] = liar = Liar(made["mercy"], **lies)
     with pytest.raises(ConfigError, match=sentence) as refusal:
         handshake(hosts, made, tmp_path / "saved.json").open(3, lambda: None, 1.0)
-    assert liar.told == str(refusal.value)
+    assert liar.reported == str(refusal.value)
     assert liar.honest.ended == str(refusal.value)
     assert not (tmp_path / "saved.json").exists()
 

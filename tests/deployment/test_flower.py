@@ -39,7 +39,7 @@ from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.loop import RoundLoop, Silent
 from grandrounds.simulation.prepare import prepare
 from tests.conftest import TinyConfig, corpus, task_for, write_corpus
-from tests.deployment.grids import MemoryGrid, Trouble, apps, handlers, over, told
+from tests.deployment.grids import MemoryGrid, Trouble, apps, handlers, over, reported
 from tests.federation import toy
 from tests.hosts import CANARIES, planted
 from tests.simulation.crashes import metrics, timeless
@@ -359,7 +359,7 @@ def test_a_desk_refuses_what_is_not_its_business(tiny_config: TinyConfig, tmp_pa
     handler = handlers(simulation, simulation.runner(config, tmp_path, memory=0), tmp_path / "sites")["site-01"]
 
     def lost(asked: Ask) -> str:
-        said = told(handler, AskMethod.of(asked, lambda packed: 0))
+        said = reported(handler, AskMethod.of(asked, lambda packed: 0))
         assert isinstance(said, Answered)
         return said.lost or ""
 
@@ -375,7 +375,7 @@ def test_a_desk_refuses_what_is_not_its_business(tiny_config: TinyConfig, tmp_pa
     assert lost(replace(good, public_set=Packed("done", {}, {}))).startswith("failed: PayloadError")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sites"]
     assert handler.ended is None
-    told(handler, Bye())
+    reported(handler, Bye())
     assert handler.ended == ""
 
 
@@ -383,7 +383,7 @@ def test_a_hello_says_who_we_are(tiny_config: TinyConfig, tmp_path: Path) -> Non
     config = make_config(tiny_config())
     simulation = prepare(config, Path(), tmp_path)
     made = handlers(simulation, simulation.runner(config, tmp_path, memory=0), tmp_path / "sites")["site-01"]
-    hello = told(made, Hello())
+    hello = reported(made, Hello())
     assert isinstance(hello, Introduction)
     us: Registration = simulation.sites["site-01"].registration
     assert hello.counts == us.counts

@@ -39,7 +39,7 @@ from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Registration
 from grandrounds.simulation.prepare import prepare
 from tests.conftest import TinyConfig
-from tests.deployment.grids import MemoryGrid, apps, over, told
+from tests.deployment.grids import MemoryGrid, apps, over, reported
 
 
 def test_a_key_pair_is_what_flower_wants_and_the_private_half_is_ours_alone(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_coordinator_that_slips_in_a_key_gets_nothing(tiny_config: TinyConfig,
     own = make_key(tmp_path / "coordinator.key", tmp_path / "coordinator.pub")
     honest = {name: public_text(key) for name, key in keys.items()}
     for slipped in ({**honest, "site-02": public_text(own)}, {**honest, "zz": public_text(own)}):
-        said = told(made["site-01"], Keys(keys=slipped))
+        said = reported(made["site-01"], Keys(keys=slipped))
         assert said == Answered(lost="failed: GrandRoundsError; the site's own log says more")
 
 
@@ -190,15 +190,15 @@ def test_a_coordinator_can_not_choose_the_secret(tiny_config: TinyConfig, tmp_pa
     signature = sign(_addressed(box, "site-02"), read_private(tmp_path / "coordinator.key"))
     honest = {name: public_text(key) for name, key in keys.items()}
     sealed = Sealed(box=b64encode(box).decode(), signature=b64encode(signature).decode())
-    said = told(made["site-02"], Secret(sender="site-01", keys=honest, sealed=sealed))
+    said = reported(made["site-02"], Secret(sender="site-01", keys=honest, sealed=sealed))
     assert said == Answered(lost="failed: GrandRoundsError; the site's own log says more")
     assert not (tmp_path / "site-02" / "secret").exists()
 
 
 def test_an_engineer_may_say_beforehand_whose_keys_are_good(tiny_config: TinyConfig, tmp_path: Path) -> None:
     meet, _, made, keys, _ = handshake(tiny_config, tmp_path)
-    told = {name: fingerprint(key) for name, key in keys.items()}
-    (tmp_path / "site-01" / "peers.json").write_text(json.dumps({**told, "site-03": "SHA256:another"}))
+    reported = {name: fingerprint(key) for name, key in keys.items()}
+    (tmp_path / "site-01" / "peers.json").write_text(json.dumps({**reported, "site-03": "SHA256:another"}))
     meet._holding = dict.fromkeys(made, False)
     with pytest.raises(GrandRoundsError, match="the sites' secret did not reach site-01, site-02, site-03"):
         meet.agree_on_secret()

@@ -64,23 +64,23 @@ class MadeUp:
                 _leave(run.folder, self.tell(run), self.loss)
 
 
-def _leave(folder: Path, told: Told, loss: bool) -> None:
-    right = np.arange(UNITS) < told.right
+def _leave(folder: Path, reported: Told, loss: bool) -> None:
+    right = np.arange(UNITS) < reported.right
     if loss:
         columns = {"nats": np.where(right, 1.0, 3.0), "masked": np.ones(UNITS, dtype=np.int64)}
         test: dict[str, object] = {"loss": float(columns["nats"].mean())}
         outcomes = Outcomes("loss", columns, digest_of("test"))
     else:
         counts = {"tp": right.astype(np.int64), "fp": (~right).astype(np.int64), "fn": (~right).astype(np.int64)}
-        test, outcomes = {"f1": told.right / UNITS}, Outcomes("f1", counts, digest_of("test"))
+        test, outcomes = {"f1": reported.right / UNITS}, Outcomes("f1", counts, digest_of("test"))
     (folder / OUTCOMES).mkdir(parents=True)
     (folder / OUTCOMES / "server.safetensors").write_bytes(to_bytes([Record("server", "test", outcomes)]))
     result = made_result(
         objective=LOSS if loss else F1,
-        validation={"loss" if loss else "f1": told.validation},
+        validation={"loss" if loss else "f1": reported.validation},
         test=test,
         rounds=9,
-        best_round=told.best_round,
+        best_round=reported.best_round,
         steps=10,
         examples=20,
         bytes_up=1000,

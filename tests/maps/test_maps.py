@@ -213,14 +213,14 @@ def test_redrawing_needs_the_json_alone_and_gives_the_same_bytes(
 
 
 def test_the_page_has_a_row_a_cell_and_says_what_limits_it(made: tuple[MapResult, Path, MadeUp]) -> None:
-    told = (made[1] / "map.md").read_text()
-    rows = [line for line in told.splitlines() if line.startswith(("| 2 |", "| 4 |"))]
+    reported = (made[1] / "map.md").read_text()
+    rows = [line for line in reported.splitlines() if line.startswith(("| 2 |", "| 4 |"))]
     assert len(rows) == 4
     assert "| +0.333 |" in rows[1]
     assert "| 10 / 10 | 0.001 / 0.001 | 0.003 / 0.003 |" in rows[1]
-    assert "Learning rates, the same in all cells: ours 0.0001" in told
-    assert "- corpus: number of sites 3, share of labels (%) 20. By hand." in told
-    assert made[0].sentence in told
+    assert "Learning rates, the same in all cells: ours 0.0001" in reported
+    assert "- corpus: number of sites 3, share of labels (%) 20. By hand." in reported
+    assert made[0].sentence in reported
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from grandrounds.models.bag_attention import (
     bag_mean,
     bag_softmax,
     largest_in_bag,
-    surest,
+    most_confident,
 )
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.pcnn import CNN, PCNN, largest, largest_of_each
@@ -127,6 +127,6 @@ def test_attention_is_lins_and_ye_and_lings() -> None:
 
 def test_one_takes_the_surest_sentence_of_the_bags_relation_and_the_first_of_equals() -> None:
     p = torch.tensor([[0.1, 0.9], [0.4, 0.6], [0.4, 0.6], [0.5, 0.5], [0.3, 0.7], [0.2, 0.8]])
-    assert surest(p.log(), BAG, torch.tensor([0, 1, 1])).tolist() == [1, 3, 5]
+    assert most_confident(p.log(), BAG, torch.tensor([0, 1, 1])).tolist() == [1, 3, 5]
     best = largest_in_bag(p, BAG, 3).numpy()
     np.testing.assert_allclose(best, [[0.4, 0.9], [0.5, 0.5], [0.3, 0.8]])

@@ -100,11 +100,11 @@ def test_pieces_are_those_of_the_peer_s_trainer() -> None:
     """But for ties, which the peer breaks by numbers that it draws."""
     rng = random.Random(1)
     words = {"".join(rng.choices("abcdefgh", k=rng.randint(3, 7))) for _ in range(400)}
-    told = {word: 100 + i for i, word in enumerate(sorted(words))}
-    ours = learn_pieces(told, 150)
+    reported = {word: 100 + i for i, word in enumerate(sorted(words))}
+    ours = learn_pieces(reported, 150)
     peer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     peer.normalizer, peer.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    repeated = (word for word, times in told.items() for _ in range(times))
+    repeated = (word for word, times in reported.items() for _ in range(times))
     peer.train_from_iterator(repeated, trainers.WordPieceTrainer(vocab_size=150, show_progress=False))
     assert len(ours) == 150
     assert len(set(ours) & peer.get_vocab().keys()) >= 147

@@ -17,14 +17,14 @@ from transformers import AutoModel, AutoTokenizer
 
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.papers import PAPERS
-from grandrounds.papers.fedbert import LOSSES, PAPER, PRETRAINING, TUNING, _losses_told, numbers
-from grandrounds.papers.fedbert_stages import STAGES, TOLD, encoder, overrides
+from grandrounds.papers.fedbert import LOSSES, PAPER, PRETRAINING, TUNING, _describe_losses, numbers
+from grandrounds.papers.fedbert_stages import SETTINGS, STAGES, encoder, overrides
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.paper import Cell
 from grandrounds.papers.protocol import Study, places, reproduce
 from grandrounds.reports.runs import Run
 from grandrounds.simulation.prepare import held_out
-from tests.papers.test_feded import InProcess, cells, told
+from tests.papers.test_feded import InProcess, cells, reported
 
 OF_NOTES = {
     "data.options.hospitals": 2,
@@ -127,10 +127,10 @@ def test_every_target_says_what_stands_in_and_what_the_paper_set(all_targets: Al
         assert "synthetic notes, which stands in for" in page
         assert "MIMIC-III's discharge summaries" in page
         assert f"grandrounds reproduce fedbert {name} pretraining.data.options.hospitals=2" in page
-        assert str(out) not in page + json.dumps(told(out, name))
+        assert str(out) not in page + json.dumps(reported(out, name))
         assert f"{name}.svg" in page
     assert "the synthetic corpus" not in (out / "table2.md").read_text("utf-8")
-    protocol = told(out, "table1")["protocol"]
+    protocol = reported(out, "table1")["protocol"]
     assert protocol["pre-training: cycles"] == {"paper": "15, of which cycle 10 is used", "here": "2"}
     assert protocol["pre-training: encoder"] == {"paper": "BERT base", "here": "new, 2 layers x 16"}
     assert protocol["pre-training: weights"] == {"paper": "patients", "here": "patients"}
@@ -151,7 +151,7 @@ def test_overrides_go_to_their_stage_and_those_without_a_section_to_both(all_tar
 def test_the_grid_stands_beside_the_paper_s(all_targets: All) -> None:
     out, _ = all_targets
     sections: dict[str, dict[str, Any]] = {}
-    for row in told(out, "table1")["rows"]:
+    for row in reported(out, "table1")["rows"]:
         sections.setdefault(row["section"], {})[row["name"]] = row["cells"]
     assert list(sections) == [
         "the synthetic corpus after synthetic notes",
@@ -182,7 +182,7 @@ def test_fine_tuning_starts_from_the_encoder_of_its_pretraining(all_targets: All
     }
     for name, folder in starts.items():
         assert config(out, "synthetic", name)["model"]["encoder"] == str(folder.resolve())
-    assert told(out, "table1")["arms"]["none-then-federated"]["model.encoder"] == "federated/models/round-00000"
+    assert reported(out, "table1")["arms"]["none-then-federated"]["model.encoder"] == "federated/models/round-00000"
     study = Study(PAPER, "table1", small(out, seeds=2), InProcess())
     place = study.place(encoder("synthetic-notes", "centralized", 2, study.options), 2)
     assert place.endswith("/arms/synthetic-notes/centralized-seed2/models/round-00002")
@@ -196,7 +196,7 @@ def test_pretraining_may_run_once_for_every_seed(all_targets: All) -> None:
     second = tomllib.loads((out / "arms" / "synthetic" / runner.ran[1] / "config.toml").read_text("utf-8"))
     assert second["seed"] == 2
     assert second["model"]["encoder"] == str(kept(out, "centralized", 2).resolve())
-    assert "Pre-training ran once, with seed 1." in " ".join(table.notes)
+    assert "Pre-training ran once, with seed 1." in " ".join(table.footnotes)
     with pytest.raises(ConfigError, match=r"pretraining\.seed = 'one'; it must be a whole number"):
         PAPER.targets["table1"].make(Study(PAPER, "table1", small(out, overrides={"pretraining.seed": "one"}), runner))
 
@@ -216,7 +216,7 @@ def test_all_encoders_start_alike_and_end_differently(all_targets: All) -> None:
 
 def test_what_federation_loses_is_told_in_points_and_percent(all_targets: All) -> None:
     out, _ = all_targets
-    found, notes = told(out, "table1")["rows"], told(out, "table1")["notes"]
+    found, notes = reported(out, "table1")["rows"], reported(out, "table1")["notes"]
     f1 = {row["name"]: row["cells"]["F1"]["measured"] for row in found if "not run" not in row["section"]}
     whole = f1["centralised, centralised"]
     theirs = {
@@ -236,7 +236,7 @@ def test_a_loss_is_the_difference_and_its_share_of_what_there_was() -> None:
     f1 = {f"{a}-then-{b}": Cell(80.0, [60.0, 50.0]) for a in TUNING for b in TUNING}
     f1["centralized-then-centralized"] = Cell(100.0, [50.0, 50.0])
     said = "F1 lost with both federated, on CDR: paper 20.00 points (20.0%), measured -5.00 points (-10.0%)."
-    assert _losses_told("CDR", f1)[2] == said
+    assert _describe_losses("CDR", f1)[2] == said
 
 
 def looked_at(folder: Path, texts: list[str]) -> tuple[Any, Any, Any]:
@@ -385,8 +385,8 @@ def test_an_arm_that_was_run_for_longer_than_it_asks_is_told_unless_rounds_are_l
     study = Study(PAPER, "table1", small(tmp_path, rounds=6), InProcess())
     own = {"own, as asked": {"federation.rounds": 4}, "own, longer": {"federation.rounds": 4}}
     study.run("synthetic", {name: own.get(name, {}) for name in planned}, by_round=by_round)
-    told = ["longer had already been run for 7 rounds", "own, longer had already been run for 6 rounds"]
-    assert study.notes == ([] if by_round else [f"{said}, which stand here." for said in told])
+    reported = ["longer had already been run for 7 rounds", "own, longer had already been run for 6 rounds"]
+    assert study.footnotes == ([] if by_round else [f"{said}, which stand here." for said in reported])
 
 
 def test_notes_alone_are_enough_for_table_2_but_not_for_table_1(tmp_path: Path) -> None:
@@ -449,4 +449,4 @@ def test_the_grid_may_start_from_the_first_layers_of_a_pretrained_encoder(tmp_pa
     options = ReproduceOptions(tmp_path / "out", encoder=str(tmp_path / "bert"), corpus="synthetic", overrides=given)
     first = Study(PAPER, "table1", options, InProcess()).config("synthetic-notes")
     assert (first.model.layers, first.model.width) == (3, None)
-    assert TOLD["pre-training: encoder"](first) == "bert, pretrained, the first 3 layers"
+    assert SETTINGS["pre-training: encoder"](first) == "bert, pretrained, the first 3 layers"

@@ -15,7 +15,7 @@ from grandrounds.papers.fedds import METHODS, PAPER, PRINTED_AT, _points, arm, n
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.protocol import Study, places, reproduce
 from grandrounds.reports.runs import Run
-from tests.papers.test_feded import InProcess, cells, told
+from tests.papers.test_feded import InProcess, cells, reported
 from tests.results import made_result
 
 SHRUNK = {
@@ -51,7 +51,7 @@ def result(out: Path, arm: str) -> dict[str, Any]:
 
 
 def rows(out: Path, name: str, section: str) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row["cells"] for row in told(out, name)["rows"] if row["section"] == section}
+    return {row["name"]: row["cells"] for row in reported(out, name)["rows"] if row["section"] == section}
 
 
 @pytest.fixture
@@ -114,17 +114,17 @@ def test_every_target_says_what_stands_in_and_what_the_paper_set(all_targets: tu
         page = (out / f"{name}.md").read_text("utf-8")
         assert f"synthetic bags, which stands in for {PAPER.corpora[target.corpora[0]].title}" in page
         assert f"grandrounds reproduce fedds {name}" in page
-        assert str(out) not in page + json.dumps(told(out, name))
-    protocol = told(out, "table2")["protocol"]
+        assert str(out) not in page + json.dumps(reported(out, name))
+    protocol = reported(out, "table2")["protocol"]
     assert protocol["sites, K"] == {"paper": "100", "here": "3"}
     assert protocol["optimizer"] == {"paper": "sgd", "here": "adamw"}
     assert protocol["learning rate"] == {"paper": "0.05, 0.08, 0.1 or 0.2, by grid search", "here": "0.01"}
     chosen = {"paper": "the best on test, in its public code", "here": "the best on validation"}
     assert protocol["round that counts"] == chosen
     assert {"corpus", "sites, K", "optimizer", "learning rate", "round that counts"} <= set(
-        told(out, "table2")["differs"]
+        reported(out, "table2")["differs"]
     )
-    assert "The paper's public code chooses its best round on the test set." in told(out, "table2")["notes"]
+    assert "The paper's public code chooses its best round on the test set." in reported(out, "table2")["notes"]
 
 
 @pytest.mark.parametrize(("name", "theirs"), [("table2", [69, 67, 63, 66.33]), ("table4", [89, 80, 70.67, 79.89])])
@@ -148,7 +148,7 @@ def test_other_n_stand_without_the_paper_s_numbers(tmp_path: Path) -> None:
     table = reproduce(PAPER, "table2", options, InProcess())
     assert table.columns == ["P@5", "P@100", "mean"]
     assert [cell.paper for cell in table.rows[0].cells] == [None, 57, None]
-    assert any("The paper's N are 100, 200, 300" in note for note in table.notes)
+    assert any("The paper's N are 100, 200, 300" in note for note in table.footnotes)
 
 
 @pytest.mark.parametrize(("name", "score", "theirs"), [("table3", "auc_2000", 0.2207), ("table5", "auc", 0.7893)])
@@ -196,7 +196,7 @@ def test_areas_by_round_are_told_and_drawn(all_targets: tuple[Path, InProcess]) 
         assert list(row) == ["round 1", "round 2", "highest"]
     drawn = (out / "figure5.svg").read_text("utf-8")
     assert all(word in drawn for word in ("AUC", "B=32 E=1", *METHODS.values()))
-    assert told(out, "figure5")["arms"]["one-C0.1-B32-E1"]["task.dropout"] == 0.1
+    assert reported(out, "figure5")["arms"]["one-C0.1-B32-E1"]["task.dropout"] == 0.1
 
 
 def test_targets_share_their_arms_and_a_second_call_runs_none(all_targets: tuple[Path, InProcess]) -> None:
@@ -233,9 +233,9 @@ def test_a_corpus_that_is_missing_names_the_nearest(target: str, nearest: str, t
 
 
 def test_a_corpus_of_one_file_is_named_alone(tmp_path: Path) -> None:
-    told = PAPER.corpora["gids"].missing(tmp_path)
-    assert told is not None
-    assert "and put gids/dev.tsv under the folder that --data names" in told
+    reported = PAPER.corpora["gids"].missing(tmp_path)
+    assert reported is not None
+    assert "and put gids/dev.tsv under the folder that --data names" in reported
 
 
 def test_corpora_of_documents_are_not_for_bags(tmp_path: Path) -> None:

@@ -59,12 +59,12 @@ def all_targets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, InProce
     return out, runner
 
 
-def told(out: Path, name: str) -> dict[str, Any]:
+def reported(out: Path, name: str) -> dict[str, Any]:
     return dict(json.loads((out / f"{name}.json").read_text("utf-8")))
 
 
 def cells(out: Path, name: str) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row["cells"] for row in told(out, name)["rows"]}
+    return {row["name"]: row["cells"] for row in reported(out, name)["rows"]}
 
 
 def one_arm(study: Study) -> PaperTable:
@@ -104,8 +104,8 @@ def test_every_target_writes_markdown_and_json_that_say_what_stands_in(all_targe
         page = (out / f"{name}.md").read_text("utf-8")
         assert "the synthetic corpus, which stands in for" in page
         assert f"grandrounds reproduce feded {name}" in page
-        assert told(out, name)["target"] == name
-        assert str(out) not in page + json.dumps(told(out, name))
+        assert reported(out, name)["target"] == name
+        assert str(out) not in page + json.dumps(reported(out, name))
 
 
 def test_the_paper_s_scores_stand_beside_measured_ones(all_targets: tuple[Path, InProcess]) -> None:
@@ -122,7 +122,7 @@ def test_the_paper_s_scores_stand_beside_measured_ones(all_targets: tuple[Path, 
 
 
 def test_quoted_rows_are_not_measured_and_ours_have_no_paper(all_targets: tuple[Path, InProcess]) -> None:
-    rows = told(all_targets[0], "table5")["rows"]
+    rows = reported(all_targets[0], "table5")["rows"]
     assert [row["name"] for row in rows if row["quoted"]] == ["Sahu et al. (2016)", "Raj et al. (2017)"]
     assert all(cell["measured"] is None for row in rows if row["quoted"] for cell in row["cells"].values())
     ours = [row for row in rows if row["section"] == "Not in the paper"]

@@ -13,7 +13,7 @@ from grandrounds.papers import PAPERS
 from grandrounds.papers.fedlcc import ENTROPY, IID, METHODS, PAPER, SCIBERT, arm, numbers
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.protocol import Study, places, reproduce
-from tests.papers.test_feded import InProcess, cells, told
+from tests.papers.test_feded import InProcess, cells, reported
 
 SHRUNK = {
     "data.options.hospitals": 2,
@@ -54,7 +54,7 @@ def f1_each_round(out: Path, arm: str) -> list[float]:
 
 
 def rows(out: Path, name: str, section: str) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row["cells"] for row in told(out, name)["rows"] if row["section"].startswith(section)}
+    return {row["name"]: row["cells"] for row in reported(out, name)["rows"] if row["section"].startswith(section)}
 
 
 def eog(id: str, *labels: str) -> str:
@@ -111,7 +111,7 @@ def test_table_1_counts_documents_and_pairs_of_what_is_at_hand(cdr: Path, tmp_pa
     assert found == {"documents": [2, 1, 3], "positive pairs": [2, 2, 1], "negative pairs": [1, 0, 2]}
     for absent, documents in (("CHR (not at hand)", 7298), ("GDA (not at hand)", 23353)):
         assert rows(tmp_path, "table1", absent)["documents"]["train"] == {"paper": documents, "measured": None}
-    assert sum("is missing (it is not under --data)" in note for note in told(tmp_path, "table1")["notes"]) == 2
+    assert sum("is missing (it is not under --data)" in note for note in reported(tmp_path, "table1")["notes"]) == 2
 
 
 def test_every_target_says_what_stands_in_and_what_the_paper_set(all_targets: tuple[Path, InProcess]) -> None:
@@ -120,8 +120,8 @@ def test_every_target_says_what_stands_in_and_what_the_paper_set(all_targets: tu
         page = (out / f"{name}.md").read_text("utf-8")
         assert f"the synthetic corpus, which stands in for {PAPER.corpora[target.corpora[0]].title}" in page
         assert f"grandrounds reproduce fedlcc {name}" in page
-        assert str(out) not in page + json.dumps(told(out, name))
-    protocol = told(out, "table3")["protocol"]
+        assert str(out) not in page + json.dumps(reported(out, name))
+    protocol = reported(out, "table3")["protocol"]
     assert protocol["encoder"] == {"paper": "SciBERT, cased", "here": "tiny"}
     assert protocol["sites, C"] == {"paper": "10", "here": "3"}
     assert protocol["rounds, T"] == {"paper": "50", "here": "2"}
@@ -149,7 +149,7 @@ def test_the_paper_s_scores_stand_beside_measured_ones(all_targets: tuple[Path, 
 
 
 def test_quoted_rows_are_not_measured_and_the_trivial_answer_is_ours(all_targets: tuple[Path, InProcess]) -> None:
-    found = told(all_targets[0], "table3")["rows"]
+    found = reported(all_targets[0], "table3")["rows"]
     assert [row["name"].partition(" ")[0] for row in found if row["quoted"]] == ["GCNN", "LSR", "DocRE-HGNN", "MGSN"]
     assert all(cell["measured"] is None for row in found if row["quoted"] for cell in row["cells"].values())
     assert [row["name"].partition(":")[0] for row in found if row["section"] == "Not in the paper"] == ["trivial"]
@@ -244,8 +244,8 @@ def test_a_stand_in_takes_the_place_of_what_it_is_nearest_to(tmp_path: Path) -> 
 
 
 def test_a_list_in_the_command_line_can_be_pasted(tmp_path: Path) -> None:
-    told = small(tmp_path, overrides={"federation.evaluate_on": ["validation"]}).command("fedlcc", "table3")
-    assert """ 'federation.evaluate_on=["validation"]' --corpus synthetic""" in told
+    reported = small(tmp_path, overrides={"federation.evaluate_on": ["validation"]}).command("fedlcc", "table3")
+    assert """ 'federation.evaluate_on=["validation"]' --corpus synthetic""" in reported
 
 
 def test_corpora_of_sentences_are_not_for_documents(tmp_path: Path) -> None:

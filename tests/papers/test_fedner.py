@@ -21,7 +21,7 @@ from grandrounds.papers.fedner_arms import TITLES, languages, splits, taggers
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.platforms import AT_HAND, PLATFORMS, ROLES, THEIRS
 from grandrounds.papers.protocol import Study, places, reproduce
-from tests.papers.test_feded import InProcess, cells, told
+from tests.papers.test_feded import InProcess, cells, reported
 
 SITES = {"CADEC": "st-anne", "ADE Corpus": "riverside", "SMM4H": "northgate"}
 TYPES = {"st-anne": ["problem", "test"], "riverside": ["problem", "treatment"], "northgate": ["treatment"]}
@@ -128,9 +128,9 @@ def test_every_target_says_what_stands_in_and_what_the_paper_set(all_targets: Al
         page = (out / f"{name}.md").read_text("utf-8")
         assert "three synthetic hospitals, which stands in for the set of CADEC, the ADE corpus and SMM4H" in page
         assert f"grandrounds reproduce fedner {name}" in page
-        assert str(out) not in page + json.dumps(told(out, name))
-        assert "/" not in json.dumps(told(out, name)["arms"])
-    protocol = told(out, "table2")["protocol"]
+        assert str(out) not in page + json.dumps(reported(out, name))
+        assert "/" not in json.dumps(reported(out, name)["arms"])
+    protocol = reported(out, "table2")["protocol"]
     assert protocol["sentences an iteration, N"] == {"paper": "64", "here": "64"}
     assert protocol["filters"] == {"paper": "200", "here": "10"}
     assert protocol["iterations a round, FedNER"] == {"paper": "not said", "here": "3"}
@@ -154,7 +154,7 @@ def test_the_platforms_are_counted(all_targets: All) -> None:
 
 def test_every_tagger_stands_beside_the_paper_s_at_every_platform(all_targets: All) -> None:
     out, *_ = all_targets
-    rows = told(out, "table2")["rows"]
+    rows = reported(out, "table2")["rows"]
     assert len(rows) == 3 * 11
     taggers = {title: f"{tagger}-alone" for tagger, title in TITLES.items() if tagger != "elmoner"}
     with_bert = {"ELMoNER with BERT": "elmoner-alone", "FedNER with BERT": "elmoner-fedner"}
@@ -172,7 +172,7 @@ def test_every_tagger_stands_beside_the_paper_s_at_every_platform(all_targets: A
             assert measured(own[title]["cells"]) == pytest.approx([100 * score[name] for name in SCORES.values()])
             assert ("language" in config(out, arm)["task"]) == (title in with_bert)
     assert "| ELMoNER | 63.86 | not run | 63.03 | not run |" in (out / "table2.md").read_text("utf-8")
-    assert any("allenai.org/allennlp/software/elmo" in note for note in told(out, "table2")["notes"])
+    assert any("allenai.org/allennlp/software/elmo" in note for note in reported(out, "table2")["notes"])
 
 
 def arms_of(target: str, options: ReproduceOptions) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def test_one_platform_tags_in_bioes_beside_others_in_bio(all_targets: All) -> No
     about = {path.parent.name: json.loads(path.read_text("utf-8"))["schema"]["options"] for path in models}
     schemes = {site: options["scheme"] for site, options in about.items()}
     assert schemes == {"st-anne": "BIOES", "riverside": "BIO", "northgate": "BIO"}
-    assert any("st-anne (synthetic)" in note and "BIOES" in note for note in told(out, "table2")["notes"])
+    assert any("st-anne (synthetic)" in note and "BIOES" in note for note in reported(out, "table2")["notes"])
 
 
 def test_less_training_data_takes_as_many_steps(all_targets: All) -> None:
@@ -257,7 +257,7 @@ def test_what_is_shared_goes_from_nothing_to_everything(all_targets: All) -> Non
         validated[shared] = at(out, name, "riverside", "validation")[0]
         assert measured(found[shared]) == pytest.approx([*at(out, name, "riverside"), validated[shared]])
     best = max(validated, key=lambda shared: validated[shared])
-    assert f"The best split by validation: ELMoNER: {best}." in told(out, "figure4")["notes"]
+    assert f"The best split by validation: ELMoNER: {best}." in reported(out, "figure4")["notes"]
     of_all = result(out, "elmoner-private-nothing")["test"]["per_class"]
     assert set(of_all) == {"problem", "test", "treatment"}
     assert "embeddings + cnn + lstm" in (out / "figure4.svg").read_text("utf-8")
@@ -282,7 +282,7 @@ def test_overlapping_entities_are_masked_and_counted(all_targets: All) -> None:
     assert warnings["mentions masked"] >= 2 * there
     assert config(out, "elmoner-alone-masked1")["data"]["mask_overlap"] == 1
     said = f"Entities in several platforms' training data: {there}; masked: 0 at 0, {there} at 1."
-    assert said in told(out, "figure5")["notes"]
+    assert said in reported(out, "figure5")["notes"]
     for row, end in (("0", ""), ("1", "-masked1")):
         strict = [at(out, f"elmoner-{how}{end}", "st-anne")[0] for how in ("alone", "fedner")]
         assert measured(found[row])[:2] == pytest.approx(strict)
@@ -316,7 +316,7 @@ def test_without_a_language_model_the_full_tagger_is_left_out_openly(tmp_path: P
     runner = InProcess()
     table = reproduce(PAPER, "figure5", small(tmp_path), runner)
     assert runner.ran == ["cnn_clstm_crf-alone-seed1", "cnn_clstm_crf-fedner-seed1"]
-    assert any("ELMoNER is left out, and FedNER is of CNN-CLSTM-CRF" in note for note in table.notes)
+    assert any("ELMoNER is left out, and FedNER is of CNN-CLSTM-CRF" in note for note in table.footnotes)
     assert "elmoner" not in taggers(small(tmp_path))
     assert {line.name: line.here for line in table.protocol}["language model"] == "none"
 

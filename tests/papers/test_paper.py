@@ -25,9 +25,9 @@ TABLE = PaperTable(
 
 
 def test_markdown_shows_paper_beside_median_and_range() -> None:
-    told = TABLE.to_markdown()
-    assert "| method | P, paper | P, measured | F1, paper | F1, measured |" in told
-    assert "| Theirs | 74.50 | 71.23 (70.00 to 80.00) | 75.09 | 60.00 |" in told
+    reported = TABLE.to_markdown()
+    assert "| method | P, paper | P, measured | F1, paper | F1, measured |" in reported
+    assert "| Theirs | 74.50 | 71.23 (70.00 to 80.00) | 75.09 | 60.00 |" in reported
 
 
 def test_a_quoted_row_is_marked_and_what_its_paper_leaves_out_is_a_dash() -> None:
@@ -39,18 +39,18 @@ def test_a_row_that_the_paper_lacks_leaves_its_columns_empty() -> None:
 
 
 def test_markdown_tells_command_sections_notes_protocol_and_changes() -> None:
-    told = TABLE.to_markdown()
+    reported = TABLE.to_markdown()
     for piece in ("`grandrounds reproduce paper table9`", "| *Before* |", "- A note.", "| batch size, B | 4 | 8 |"):
-        assert piece in told
-    assert "- theirs: `training.epochs=1`" in told
-    assert "- plain" not in told
+        assert piece in reported
+    assert "- theirs: `training.epochs=1`" in reported
+    assert "- plain" not in reported
 
 
 def test_json_holds_the_paper_the_median_and_every_run() -> None:
-    told = json.loads(json.dumps(TABLE.to_dict()))
-    assert told["rows"][1]["cells"]["P"] == {"paper": 74.5, "measured": 71.234, "runs": [70.0, 80.0, 71.234]}
-    assert told["rows"][0]["cells"]["F1"] == {"paper": 71.01, "measured": None}
-    assert told["rows"][0]["quoted"] is True
+    reported = json.loads(json.dumps(TABLE.to_dict()))
+    assert reported["rows"][1]["cells"]["P"] == {"paper": 74.5, "measured": 71.234, "runs": [70.0, 80.0, 71.234]}
+    assert reported["rows"][0]["cells"]["F1"] == {"paper": 71.01, "measured": None}
+    assert reported["rows"][0]["quoted"] is True
 
 
 def test_a_target_that_most_runs_miss_is_missed() -> None:

@@ -49,7 +49,7 @@ def lines(name: str, overrides: dict[str, Any] | None = None, own: dict[str, Any
     asked, paper = study(name, overrides), PAPERS[name]
     theirs, ours = next(iter(asked.places.items()))
     ran = Ran("arm", ours, asked.config(ours, own or {}), set(own or {}), paper.stated(theirs))
-    return {line.name: line for line in settings(paper.told, [ran])}
+    return {line.name: line for line in settings(paper.reported, [ran])}
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -60,9 +60,9 @@ def test_every_option_of_training_is_told_of_every_paper(name: str, field: str) 
         key = "algorithm.batch"  # a platform alone has its share of it
     before, after = lines(name), lines(name, {key: OTHER[field]})
     changed = [line for label, line in after.items() if before.get(label) != line]
-    told = {"clip_norm": "3.5", "warmup": "21% of the run"}.get(field, str(OTHER[field]))
+    reported = {"clip_norm": "3.5", "warmup": "21% of the run"}.get(field, str(OTHER[field]))
     same = study(name).config(SYNTHETIC[name]).model_dump()["training"][field] == OTHER[field]
-    assert same or [line.here for line in changed if told in line.here]
+    assert same or [line.here for line in changed if reported in line.here]
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -88,10 +88,10 @@ def test_the_reading_of_feded_s_equations_is_told() -> None:
 
 def test_a_setting_that_no_paper_speaks_of_is_told_by_its_key_once_it_is_changed() -> None:
     assert "task.max_length" not in lines("feded")
-    told = lines("feded", {"task.max_length": 48, "model.attention_dropout": 0.0, "server.batch_size": 9})
-    assert told["task.max_length"] == Setting("task.max_length", NOT_SAID, "48")
-    assert told["model.attention_dropout"].here == "0.0"
-    assert told["server.batch_size"].here == "9"
+    reported = lines("feded", {"task.max_length": 48, "model.attention_dropout": 0.0, "server.batch_size": 9})
+    assert reported["task.max_length"] == Setting("task.max_length", NOT_SAID, "48")
+    assert reported["model.attention_dropout"].here == "0.0"
+    assert reported["server.batch_size"].here == "9"
     voted = lines("feded", {}, {"algorithm.name": "feded"})
     assert "algorithm.vote" not in voted
 
@@ -100,12 +100,12 @@ def test_what_an_arm_is_there_to_change_is_not_held_against_the_protocol() -> No
     asked = study("feded")
     stated = {"batch size, B": 4}
     config = {size: asked.config("synthetic", {"training.batch_size": size}) for size in (2, 4, 8)}
-    told = {"batch size, B": At("training.batch_size")}
+    reported = {"batch size, B": At("training.batch_size")}
     own = [Ran(f"b{b}", "synthetic", config[b], {"training.batch_size"}, stated) for b in (2, 8)]
     plain = Ran("plain", "synthetic", config[4], set(), stated)
-    assert settings(told, own)[0] == Setting("batch size, B", "4", "2; 8 (b8)")
-    assert settings(told, [*own, plain])[0] == Setting("batch size, B", "4", "4")
-    assert settings(told, [plain, Ran("other", "synthetic", config[8], set(), stated)])[0] == Setting(
+    assert settings(reported, own)[0] == Setting("batch size, B", "4", "2; 8 (b8)")
+    assert settings(reported, [*own, plain])[0] == Setting("batch size, B", "4", "4")
+    assert settings(reported, [plain, Ran("other", "synthetic", config[8], set(), stated)])[0] == Setting(
         "batch size, B", "4", "4; 8 (other)", True
     )
 
@@ -131,5 +131,5 @@ def test_the_stand_in_and_the_number_of_runs_differ_from_the_paper(tmp_path: Pat
 
 def test_every_paper_tells_what_all_training_has() -> None:
     for name, paper in PAPERS.items():
-        labels = set(paper.told) | {label.partition(": ")[2] for label in paper.told}
+        labels = set(paper.reported) | {label.partition(": ")[2] for label in paper.reported}
         assert set(TRAINING) <= labels, name

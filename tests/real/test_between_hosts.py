@@ -157,9 +157,9 @@ def test_twenty_five_strangers_of_each_kind(found: Callable[..., Hosts], how: st
     log = hosts.root / "superlink.log"
     until(lambda: log.exists() and "Uvicorn running" in log.read_text(), 60)
     time.sleep(1)
-    told = {knock(hosts, hosts.folder / f"stranger{number}", how) for number in range(TRIES)}
-    print(how, "->", *sorted(told))
+    reported = {knock(hosts, hosts.folder / f"stranger{number}", how) for number in range(TRIES)}
+    print(how, "->", *sorted(reported))
     wanted = REFUSALS.get(how, "its certificate has expired (certificate has expired)")
-    assert all(wanted in sentence for sentence in told)
+    assert all(wanted in sentence for sentence in reported)
     assert "Activated node" not in log.read_text()
     assert not coordinator.ended(0)

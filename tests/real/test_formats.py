@@ -58,7 +58,7 @@ def noted(format: str, name: str, **options: str) -> Corpus:
 
 def corpus(format: str, name: str) -> tuple[Document, ...]:
     found = noted(format, name)
-    assert found.notes == {}, "a published corpus needs no mending"
+    assert found.warnings == {}, "a published corpus needs no mending"
     return found.documents
 
 
@@ -79,9 +79,9 @@ def test_pubtator_counts_and_the_same_bytes_again(name: str, documents: int, men
     assert sum(len(document.mentions) for document in found) == mentions
     assert sum(len(document.relations) for document in found) == relations
     assert all(document.sentence_of(mention) is not None for document in found for mention in document.mentions)
-    notes: Counter[str] = Counter()
-    assert pubtator_lines.render(found, notes) == load(DATA / name)
-    assert not notes
+    warnings: Counter[str] = Counter()
+    assert pubtator_lines.render(found, warnings) == load(DATA / name)
+    assert not warnings
 
 
 @pytest.mark.parametrize("part", ["Training", "Development", "Test"])
@@ -129,10 +129,10 @@ def test_biobert_counts(name: str, rows: int, positive: int):
     ("part", "related", "unrelated", "not_included", "notes"),
     [("train", 1038, 4202, 192, 0), ("dev", 1012, 4075, 174, 10), ("test", 1066, 4138, 201, 5)],
 )
-def test_eog_gives_the_pairs_of_cdr(part: str, related: int, unrelated: int, not_included: int, notes: int):
+def test_eog_gives_the_pairs_of_cdr(part: str, related: int, unrelated: int, not_included: int, warnings: int):
     found = noted("eog", f"cdr/eog/{part}_filter.data")
-    assert sum(found.notes.values()) == notes
-    assert set(found.notes) <= {"mentions named by a part of their tokens, of which they cover the whole"}
+    assert sum(found.warnings.values()) == warnings
+    assert set(found.warnings) <= {"mentions named by a part of their tokens, of which they cover the whole"}
     assert len(found.documents) == 500
     assert Counter(r.type for document in found.documents for r in document.relations) == {"CID": related}
     stated = unstated = left_out = 0
@@ -163,7 +163,7 @@ def test_cdr_from_pubtator_with_a_list_of_hypernyms_has_the_pairs_of_eog(
     rows = [(id, *pair) for id, document in published.items() for pair in listed_pairs(document, NOT_INCLUDE)]
     (tmp_path / "list.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
     found = noted("pubtator", CDR.format(name), not_include=str(tmp_path / "list.tsv"))
-    assert found.notes == {}
+    assert found.warnings == {}
     stated = unstated = 0
     for document in found.documents:
         pairs = candidate_pairs(document, convention("cdr").types)
@@ -188,11 +188,11 @@ CURATED = "chemdisgene/curated/abstracts.txt.gz"
     ],
 )
 def test_chemdisgene_counts(
-    name: str, options: dict[str, str], documents: int, relations: int, notes: tuple[int, int, int]
+    name: str, options: dict[str, str], documents: int, relations: int, warnings: tuple[int, int, int]
 ):
     found = noted("chemdisgene", name, **options)
     kinds = (chemdisgene.TURNED, chemdisgene.NO_MENTION, chemdisgene.TWICE)
-    assert found.notes == {kind: count for kind, count in zip(kinds, notes, strict=True) if count}
+    assert found.warnings == {kind: count for kind, count in zip(kinds, warnings, strict=True) if count}
     assert len(found.documents) == documents
     stated = [relation for document in found.documents for relation in document.relations]
     assert len(stated) == relations
@@ -213,7 +213,7 @@ def test_the_relations_of_both_parts_of_chemdisgene_have_the_same_names():
 )
 def test_docred_counts(part: str, sentences: int, entities: int, listed: int, relations: int, with_evidence: int):
     found = noted("docred", f"re-docred/{part}_revised.json")
-    assert found.notes == {
+    assert found.warnings == {
         "entities whose mentions differ in type, which have the first one's": 9,
         "mentions whose name is not that of their tokens, which count": 3,
     }
@@ -239,32 +239,32 @@ def test_distant_supervision_counts_and_no_sentence_lost(
     format: str, name: str, sentences: int, unrelated: int, facts: int, unrelated_pairs: int, overlapping: int
 ):
     found = noted(format, name)
-    assert found.notes == {pair_sentence.OVERLAP: overlapping}
+    assert found.warnings == {pair_sentence.OVERLAP: overlapping}
     assert len(found.documents) == sentences
     assert sum(not document.relations for document in found.documents) == unrelated
     stated = [relation for document in found.documents for relation in document.relations]
     assert len({(relation.head, relation.type, relation.tail) for relation in stated}) == facts
     without = [tuple(m.concept for m in document.mentions) for document in found.documents if not document.relations]
     assert len(set(without)) == unrelated_pairs
-    notes: Counter[str] = Counter()
-    written = opennre.render(found.documents, notes)
-    assert not notes
-    assert tuple(opennre.parse(lines(written), Path("a"), notes)) == found.documents
+    warnings: Counter[str] = Counter()
+    written = opennre.render(found.documents, warnings)
+    assert not warnings
+    assert tuple(opennre.parse(lines(written), Path("a"), warnings)) == found.documents
 
 
 def test_facts_of_ctd_label_the_abstracts_of_chemdisgene():
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     abstracts = corpus("pubtator", "chemdisgene/dev_abstracts.txt.gz")
-    facts = read_facts(DATA / "chemdisgene/train_relationships.tsv.gz", notes, columns=(4, 2, 3))
-    assert (facts.facts, notes) == (93_812, {knowledge_base.TWICE: 167_016 - 93_812})
+    facts = read_facts(DATA / "chemdisgene/train_relationships.tsv.gz", warnings, columns=(4, 2, 3))
+    assert (facts.facts, warnings) == (93_812, {knowledge_base.TWICE: 167_016 - 93_812})
     # Without types, 29 instances would be about genes that have the number of a species.
-    labelled = label(abstracts, facts, notes, types=convention("chemdisgene").types)
-    told = labelled.statistics
-    assert told["types"] == {"Chemical:Disease": 2339, "Chemical:Gene": 3229, "Gene:Disease": 533}
-    assert (told["instances"], told["instances of NA"], told["sentences"]) == (2 * 6101, 6101, 16_532)
-    assert len(told["relation"]) == 14 + 1
+    labelled = label(abstracts, facts, warnings, types=convention("chemdisgene").types)
+    reported = labelled.statistics
+    assert reported["types"] == {"Chemical:Disease": 2339, "Chemical:Gene": 3229, "Gene:Disease": 533}
+    assert (reported["instances"], reported["instances of NA"], reported["sentences"]) == (2 * 6101, 6101, 16_532)
+    assert len(reported["relation"]) == 14 + 1
     found = {(r.head, r.type, r.tail) for document in labelled.documents(abstracts) for r in document.relations}
-    assert len(found) == told["facts found"]
+    assert len(found) == reported["facts found"]
 
 
 @pytest.mark.parametrize(
@@ -309,10 +309,10 @@ def test_mentions_of_conll_are_those_that_seqeval_finds(name: str):
     ],
 )
 def test_ade_counts_and_no_mention_lost_or_guessed(
-    name: str, sentences: int, mentions: dict[str, int], relations: int, notes: dict[str, int]
+    name: str, sentences: int, mentions: dict[str, int], relations: int, warnings: dict[str, int]
 ):
     found = noted("ade", f"ade-corpus/{name}")
-    assert found.notes == notes
+    assert found.warnings == warnings
     assert len(found.documents) == sentences
     assert Counter(m.type for document in found.documents for m in document.mentions) == mentions
     assert sum(len(document.relations) for document in found.documents) == relations

@@ -83,8 +83,8 @@ def test_one_seed_is_said(judged: list[ComparisonRow]) -> None:
 
 def test_a_best_round_that_is_the_last_is_said() -> None:
     runs = [result("feded", seed, 0.7, rounds=5, best_round=best) for seed, best in ((1, 5), (2, 4), (3, 5))]
-    told = [sentence for sentence in remarks(comparison_rows(runs), 3) if "last" in sentence]
-    assert told == [
+    reported = [sentence for sentence in remarks(comparison_rows(runs), 3) if "last" in sentence]
+    assert reported == [
         "feded: the best round was the last in 2 of 3 runs, so it may have been stopped too soon; give it more."
     ]
 

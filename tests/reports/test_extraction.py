@@ -107,12 +107,12 @@ def test_a_page_quotes_evidence_where_there_is_some_and_keeps_lists_of_pairs_to_
     assert "its two ends in the text; click" in plain
     assert "<q" not in plain
     assert "data-evidence" not in plain
-    told = replace(
+    reported = replace(
         document(evidence="1"),
         sentences=(Span(0, 24), Span(25, 44)),
         attributes={"pairs": '[["D1","T2"]]', "ward": "3"},
     )
-    page = extraction_page([told], "Found")
+    page = extraction_page([reported], "Found")
     assert "shaded, the sentences that weighed most" in page
     assert '<q class="why">Lisinopril stopped.</q>' in page
     assert page.count('data-evidence="d0s1"') == 1

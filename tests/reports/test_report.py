@@ -59,25 +59,25 @@ def words(page: str) -> str:
 def test_a_run_shows_its_figures(tmp_path: Path) -> None:
     out = write_report([write_run(tmp_path / "gad-1", f1=0.8)], tmp_path / "new" / "report.html")
     page = out.read_text("utf-8")
-    told = words(page)
+    reported = words(page)
     assert elements(page).count("svg") == 3
-    assert "On the test set of 160 examples, the model reaches F1 0.800." in told
-    assert "0.109 above the trivial baseline (all &#x27;associated&#x27;: 0.691)" in told
-    assert "The model of round 9 was kept" in told
-    assert "up, per site and round 1.20 MB down 1.30 MB" in told
-    assert "peak memory 912 MB" in told
-    assert "1 of 40 replies asked for did not count" in told
-    assert "site-01 late 1" in told
-    assert "1 site was left out, having no examples: site-99" in told
-    assert "sentences longer than 512 tokens were cut 7" in told
-    assert "associated 0.780 0.820 0.800 99" in told
-    assert "scheme = &quot;iid&quot;" in told
+    assert "On the test set of 160 examples, the model reaches F1 0.800." in reported
+    assert "0.109 above the trivial baseline (all &#x27;associated&#x27;: 0.691)" in reported
+    assert "The model of round 9 was kept" in reported
+    assert "up, per site and round 1.20 MB down 1.30 MB" in reported
+    assert "peak memory 912 MB" in reported
+    assert "1 of 40 replies asked for did not count" in reported
+    assert "site-01 late 1" in reported
+    assert "1 site was left out, having no examples: site-99" in reported
+    assert "sentences longer than 512 tokens were cut 7" in reported
+    assert "associated 0.780 0.820 0.800 99" in reported
+    assert "scheme = &quot;iid&quot;" in reported
 
 
 def test_a_score_below_the_baseline_is_called_so(tmp_path: Path) -> None:
-    told = words(write_report([write_run(tmp_path / "a", f1=0.6)], tmp_path / "r.html").read_text("utf-8"))
-    assert "0.091 below the trivial baseline" in told
-    assert "A rule that reads no text does as well." in told
+    reported = words(write_report([write_run(tmp_path / "a", f1=0.6)], tmp_path / "r.html").read_text("utf-8"))
+    assert "0.091 below the trivial baseline" in reported
+    assert "A rule that reads no text does as well." in reported
 
 
 def test_the_page_asks_nothing_from_outside(tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_an_unfinished_run_is_reported_as_far_as_it_goes(tmp_path: Path) -> None
 def test_a_run_that_has_only_its_config_is_reported(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a", finished=False)
     (folder / "metrics.jsonl").unlink()
-    told = words(write_report([folder], tmp_path / "r.html").read_text("utf-8"))
-    assert "0 of 10 rounds are recorded" in told
-    assert "No score on a test set was recorded." in told
+    reported = words(write_report([folder], tmp_path / "r.html").read_text("utf-8"))
+    assert "0 of 10 rounds are recorded" in reported
+    assert "No score on a test set was recorded." in reported
 
 
 def test_several_runs_are_compared(tmp_path: Path) -> None:
@@ -121,42 +121,43 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
     runs.append(write_run(tmp_path / "ed", algorithm="feded", f1=0.6, bytes_up=4200))
     runs.append(write_run(tmp_path / "late", algorithm="fedatt", finished=False))
     page = write_report(runs, tmp_path / "r.html").read_text("utf-8")
-    told = words(page)
-    assert "The best mean F1 on the test set is 0.820, by fedavg." in told
-    assert "Not above it: feded." in told
-    assert "fedavg 3 0.820 0.820 0.010 0.800 0.840 480 12.3k 48.0 52.0 2 min" in told
-    assert "(trivial) – 0.691" in told
-    assert "Not finished, and so not in the table: late." in told
-    assert "4.2 kB" in told
+    reported = words(page)
+    assert "The best mean F1 on the test set is 0.820, by fedavg." in reported
+    assert "Not above it: feded." in reported
+    assert "fedavg 3 0.820 0.820 0.010 0.800 0.840 480 12.3k 48.0 52.0 2 min" in reported
+    assert "(trivial) – 0.691" in reported
+    assert "Not finished, and so not in the table: late." in reported
+    assert "4.2 kB" in reported
     assert elements(page).count("details") == 5 + 4 + 5  # a run each, sites of the finished, configs
 
 
 def test_sites_that_learned_alone_show_their_spread(tmp_path: Path) -> None:
     alone = {"f1_std": 0.05, "learners": {f"s{i}": {"f1": i / 10} for i in (5, 6, 9)}}
     run = write_run(tmp_path / "a", algorithm="local_only", test=score(0.66) | alone, bytes_up=0)
-    told = words(write_report([run], tmp_path / "r.html").read_text("utf-8"))
-    assert "Here 3 sites learned alone. F1 lies between 0.500 and 0.900, median 0.600" in told
-    assert "own models reach F1 0.660" in told
+    reported = words(write_report([run], tmp_path / "r.html").read_text("utf-8"))
+    assert "Here 3 sites learned alone. F1 lies between 0.500 and 0.900, median 0.600" in reported
+    assert "own models reach F1 0.660" in reported
 
 
 def test_a_run_of_ranked_answers_shows_auc_and_its_curve(tmp_path: Path) -> None:
     page = write_report([write_ranked(tmp_path / "a", auc=0.5)], tmp_path / "r.html").read_text("utf-8")
-    told = words(page)
+    reported = words(page)
     assert elements(page).count("svg") == 3  # by round, precision over recall, who holds what
-    assert "On the test set of 60 pairs with 21 facts, the model reaches AUC 0.500." in told
-    assert "0.433 above the trivial baseline (in any order: 0.067)" in told
-    assert "AUC on the test set 0.500 trivial baseline 0.067" in told
-    assert "AUC, the area under the curve of precision over recall, after each round." in told
+    assert "On the test set of 60 pairs with 21 facts, the model reaches AUC 0.500." in reported
+    assert "0.433 above the trivial baseline (in any order: 0.067)" in reported
+    assert "AUC on the test set 0.500 trivial baseline 0.067" in reported
+    assert "AUC, the area under the curve of precision over recall, after each round." in reported
     assert 'aria-label="Precision over recall on the test set"' in page
-    assert "trivial: in any order" in told
+    assert "trivial: in any order" in reported
     assert (
-        "AUC (all points) 0.500 AUC (first 2,000) 0.400 P@20 0.900 P@100 0.750 AUC in any order (trivial) 0.067" in told
+        "AUC (all points) 0.500 AUC (first 2,000) 0.400 P@20 0.900 P@100 0.750 AUC in any order (trivial) 0.067"
+        in reported
     )
     assert (
         "Of answers of at least 0.5: precision 0.600, recall 0.300, F1 0.400; "
-        "every relation of every pair has F1 0.125." in told
+        "every relation of every pair has F1 0.125." in reported
     )
-    assert "Class by class" not in told
+    assert "Class by class" not in reported
 
 
 def test_several_runs_of_ranked_answers_share_a_picture_of_their_curves(tmp_path: Path) -> None:
@@ -165,31 +166,32 @@ def test_several_runs_of_ranked_answers_share_a_picture_of_their_curves(tmp_path
     alone = {key: value for key, value in ranked(0.2).items() if key != "curve"}
     alone |= {"auc_std": 0.1, "learners": {f"s{i}": {"auc": i / 10, "f1": 0.9} for i in (1, 2, 3)}}
     runs.append(write_ranked(tmp_path / "alone", algorithm="local_only", test=alone))
-    told = words(write_report(runs, tmp_path / "r.html").read_text("utf-8"))
-    assert "The best mean AUC on the test set is 0.600, by lazy_mil." in told
-    assert "The trivial baseline, in any order, has 0.067. All are above it." in told
-    assert "algorithm runs AUC median spread precision recall F1 steps examples MB up MB down time" in told
-    assert "fedavg 2 0.450 0.450 0.071 0.600 0.300 0.400" in told
-    assert "AUC after each round." in told
-    assert "From the surest answer on" in told
-    assert "Without a curve, since each site has a model of its own: local_only." in told
+    reported = words(write_report(runs, tmp_path / "r.html").read_text("utf-8"))
+    assert "The best mean AUC on the test set is 0.600, by lazy_mil." in reported
+    assert "The trivial baseline, in any order, has 0.067. All are above it." in reported
+    assert "algorithm runs AUC median spread precision recall F1 steps examples MB up MB down time" in reported
+    assert "fedavg 2 0.450 0.450 0.071 0.600 0.300 0.400" in reported
+    assert "AUC after each round." in reported
+    assert "From the surest answer on" in reported
+    assert "Without a curve, since each site has a model of its own: local_only." in reported
     assert (
-        "Here 3 sites learned alone. AUC lies between 0.100 and 0.300, median 0.200, standard deviation 0.100" in told
+        "Here 3 sites learned alone. AUC lies between 0.100 and 0.300, median 0.200, standard deviation 0.100"
+        in reported
     )
 
 
 def test_runs_judged_otherwise_are_drawn_apart(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / "a"), write_ranked(tmp_path / "b", algorithm="lazy_mil")]
-    told = words(write_report(runs, tmp_path / "r.html").read_text("utf-8"))
+    reported = words(write_report(runs, tmp_path / "r.html").read_text("utf-8"))
     for heading in (
         "F1 on the test set",
         "F1 on the validation set",
         "AUC on the test set",
         "AUC on the validation set",
     ):
-        assert heading in told
-    assert "The best mean AUC on the test set is 0.500, by lazy_mil." in told
-    assert "The best mean F1 on the test set is 0.800, by fedavg." in told
+        assert heading in reported
+    assert "The best mean AUC on the test set is 0.500, by lazy_mil." in reported
+    assert "The best mean F1 on the test set is 0.800, by fedavg." in reported
 
 
 def diagnosed(folder: Path, algorithm: str, shift: float) -> Path:
@@ -198,19 +200,19 @@ def diagnosed(folder: Path, algorithm: str, shift: float) -> Path:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     for line in lines[1:]:
         near, far = 0.99 - shift / line["round"], 0.97 - shift
-        told = {"contrast": 0.68, "cosine_global": near, "cosine_previous": far, "gradient_share": 0.1 + shift}
-        line["diagnostics"] = told
+        reported = {"contrast": 0.68, "cosine_global": near, "cosine_previous": far, "gradient_share": 0.1 + shift}
+        line["diagnostics"] = reported
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
 
 def test_a_run_that_told_of_its_rounds_shows_it_in_four_panels(tmp_path: Path) -> None:
     page = write_report([diagnosed(tmp_path / "a", "fedlcc", 0.02)], tmp_path / "r.html").read_text("utf-8")
-    told = words(page)
+    reported = words(page)
     assert elements(page).count("svg") == 4
     for word in ("contrast", "cosine to global", "cosine to previous", "share of gradient"):
         assert f">{word}</text>" in page
-    assert "0.69 where both cosines are equal" in told
+    assert "0.69 where both cosines are equal" in reported
     plain = write_report([write_run(tmp_path / "b")], tmp_path / "p.html").read_text("utf-8")
     assert "Inside the algorithm" not in plain
 
@@ -260,8 +262,8 @@ TANGLED = [
 
 
 def test_documents_and_entropy_show_a_bar_and_a_range_a_site() -> None:
-    drawn = plots.documents_and_entropy("Figure 2", plots.Dealt(TANGLED, ["site-02"], "CDR"))
-    for told in (
+    drawn = plots.documents_and_entropy("Figure 2", plots.PartitionRows(TANGLED, ["site-02"], "CDR"))
+    for reported in (
         "21",
         "1\u202f234",
         "1.12",
@@ -271,14 +273,16 @@ def test_documents_and_entropy_show_a_bar_and_a_range_a_site() -> None:
         "CDR",
         "structural entropy H: mean and range",
     ):
-        assert f">{told}</text>" in drawn
+        assert f">{reported}</text>" in drawn
     assert "left out, having no document: site-02" in drawn
     assert drawn.count("fill: var(--s5") == 2 + 1  # the bars, and the legend's
-    assert "left out" not in plots.documents_and_entropy("Figure 2", plots.Dealt(TANGLED))
+    assert "left out" not in plots.documents_and_entropy("Figure 2", plots.PartitionRows(TANGLED))
 
 
 def test_corpora_are_panels_of_one_picture() -> None:
-    drawn = plots.documents_and_entropy("Figure 2", *(plots.Dealt(TANGLED, (), name) for name in ("CDR", "GDA", "CHR")))
+    drawn = plots.documents_and_entropy(
+        "Figure 2", *(plots.PartitionRows(TANGLED, (), name) for name in ("CDR", "GDA", "CHR"))
+    )
     assert drawn.count("<svg") == 1
     assert drawn.count("fill: var(--s5") == 9
     assert [name for name in re.findall(r">(\w+)</text>", drawn) if name in ("CDR", "GDA", "CHR")] == [
@@ -290,7 +294,7 @@ def test_corpora_are_panels_of_one_picture() -> None:
 
 def test_many_sites_and_equal_entropies_can_be_drawn() -> None:
     many = [SiteRow(f"site-{i:03d}", i, i, {}, Spread(1.0, 1.0, 1.0)) for i in range(200)]
-    drawn = plots.documents_and_entropy("many", plots.Dealt(many, [f"site-{i}" for i in range(200, 220)]))
+    drawn = plots.documents_and_entropy("many", plots.PartitionRows(many, [f"site-{i}" for i in range(200, 220)]))
     assert len(re.findall(r">site-\d+</text>", drawn)) <= plots.MOST_BARS
     assert "and 14 more" in drawn
 
@@ -299,10 +303,10 @@ def test_a_run_dealt_by_entropy_shows_it(tmp_path: Path) -> None:
     sites = [row.to_dict() for row in TANGLED]
     run = write_run(tmp_path / "a", sites=sites, left_out=["site-02"])
     page = write_report([run], tmp_path / "r.html").read_text("utf-8")
-    told = words(page)
+    reported = words(page)
     assert elements(page).count("svg") == 4
-    assert "An empty interval is left out: site-02." in told
-    assert "documents examples H: mean (range)" in told
+    assert "An empty interval is left out: site-02." in reported
+    assert "documents examples H: mean (range)" in reported
     assert "1\u202f234 3\u202f000 1.875 (1.750–2.000)" in page.replace('</td><td class="number">', " ")
     assert "structural entropy" not in words(write_report([write_run(tmp_path / "b")], tmp_path / "b.html").read_text())
 

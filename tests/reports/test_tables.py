@@ -64,10 +64,10 @@ def test_a_result_without_f1_comes_last_of_the_measured() -> None:
 def test_the_console_table_shows_the_baseline_as_trivial() -> None:
     console = Console(width=140, file=io.StringIO(), record=True)
     console.print(rich_table(comparison_rows([*RESULTS, result("[red]x", 1, 0.1)]), "GAD"))
-    told = console.export_text()
-    assert "all 'associated' (trivial)" in told
-    assert "0.850" in told
-    assert "[red]x" in told
+    reported = console.export_text()
+    assert "all 'associated' (trivial)" in reported
+    assert "0.850" in reported
+    assert "[red]x" in reported
 
 
 def test_csv_and_json_carry_the_same_rows() -> None:
@@ -88,7 +88,7 @@ RANKED = [ranked_result("fedavg", 1, 0.2, 0.9), ranked_result("lazy_mil", 1, 0.3
 RANKED.append(ranked_result("lazy_mil", 2, 0.5, 0.1))
 
 
-def told_at(width: int, results: list[Result]) -> str:
+def reported_at(width: int, results: list[Result]) -> str:
     console = Console(width=width, file=io.StringIO(), record=True)
     console.print(rich_table(comparison_rows(results)))
     return console.export_text()
@@ -115,14 +115,14 @@ def test_runs_judged_by_f1_have_no_auc() -> None:
 
 
 def test_the_console_table_of_ranked_runs_cuts_nothing_at_80_columns() -> None:
-    lines = [" ".join(line.split()) for line in told_at(80, RANKED).splitlines()]
+    lines = [" ".join(line.split()) for line in reported_at(80, RANKED).splitlines()]
     assert "algorithm AUC steps examples MB up MB down time" in lines
     assert "lazy_mil 0.400 1234 56.8k 40.0 60.0 90 s" in lines
     assert "in any order (trivial) 0.067 – – – – –" in lines
 
 
 def test_median_and_spread_are_of_what_a_row_is_judged_by() -> None:
-    lines = [" ".join(line.split()) for line in told_at(120, [*RESULTS, *RANKED]).splitlines()]
+    lines = [" ".join(line.split()) for line in reported_at(120, [*RESULTS, *RANKED]).splitlines()]
     assert words(comparison_rows([*RESULTS, *RANKED])) == "AUC or F1"
     assert "task algorithm AUC F1 steps examples MB up MB down time" in lines
     assert "distant_re lazy_mil 0.400 0.100 1234 56.8k 40.0 60.0 90 s" in lines
@@ -162,5 +162,5 @@ def test_median_and_spread_are_of_what_a_row_is_judged_by() -> None:
         (listed([]), "none"),
     ],
 )
-def test_figures_are_worded(told: str, expected: str) -> None:
-    assert told == expected
+def test_figures_are_worded(reported: str, expected: str) -> None:
+    assert reported == expected

@@ -35,8 +35,8 @@ from grandrounds.runs.provenance import command, commit, versions
         (["-c"], "python"),
     ],
 )
-def test_a_command_is_as_typed_but_for_the_paths_of_the_machine(typed: list[str], told: str) -> None:
-    assert command(typed) == told
+def test_a_command_is_as_typed_but_for_the_paths_of_the_machine(typed: list[str], reported: str) -> None:
+    assert command(typed) == reported
 
 
 def test_the_commit_is_that_of_the_checkout_with_its_changes(tmp_path: Path) -> None:

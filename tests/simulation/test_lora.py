@@ -165,8 +165,8 @@ def test_pretraining_with_adapters_ends_as_one_of_hugging_faces(
             if parameter.requires_grad:
                 parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
     save_model(tmp_path / "saved", spec.task, spec.encoder, model)
-    theirs, told = AutoModelForMaskedLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
-    assert not told["missing_keys"]
+    theirs, reported = AutoModelForMaskedLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
+    assert not reported["missing_keys"]
     ids = torch.tensor([spec.encoder.tokenizer(corpus(1)[0].text).input_ids])
     with torch.no_grad():
         adapted = model.vocabulary(model.bert(input_ids=ids).last_hidden_state)

@@ -155,8 +155,11 @@ def test_masking_changes_what_is_trained_on_and_no_test_or_label_set(content: Co
         assert registered == plain.sites[site].registration
         assert registered.labels == ("None", "problem", "treatment")
     gone = sum(labelled(plain, site) - labelled(masked, site) for site in KNOWN)
-    assert gone == masked.notes["mentions masked"] > 0.8 * sum(labelled(plain, site) for site in KNOWN)
-    assert masked.notes["of these entities, masked"] == masked.notes["entities in the training data of several sites"]
+    assert gone == masked.warnings["mentions masked"] > 0.8 * sum(labelled(plain, site) for site in KNOWN)
+    assert (
+        masked.warnings["of these entities, masked"]
+        == masked.warnings["entities in the training data of several sites"]
+    )
     half = prepare(make_config(made, {"data.mask_overlap": 0.5}), tmp_path, tmp_path / "half")
     assert labelled(masked, "mercy") < labelled(half, "mercy") < labelled(plain, "mercy")
     again = prepare(make_config(made, {"data.mask_overlap": 0.5}), tmp_path, tmp_path / "again")

@@ -283,9 +283,9 @@ def test_a_file_of_pieces_gives_them_their_numbers(pieces: list[str], lower: boo
     ],
 )
 def test_what_does_not_fit_a_new_encoder_is_told(
-    model: dict[str, Any], told: str, config: Pretraining, tmp_path: Path
+    model: dict[str, Any], reported: str, config: Pretraining, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=reported):
         prepare(make_config(config(model=model)), Path(), tmp_path)
 
 
@@ -346,8 +346,8 @@ def test_patients_are_kept_together_only_where_notes_say_whose_they_are(config: 
     path = tmp_path / "notes.jsonl"
     path.write_text("\n".join(named[:50] + [line.replace('"patient"', '"subject"') for line in named[50:]]))
     partly = config(partition=deal, **{"data.train": str(path)})
-    notes = prepare(make_config(partly), Path(), tmp_path / "a").notes
-    assert notes["documents that do not say whose they are, each as a patient's own"] == 10
+    warnings = prepare(make_config(partly), Path(), tmp_path / "a").warnings
+    assert warnings["documents that do not say whose they are, each as a patient's own"] == 10
     path.write_text("\n".join(named).replace('"patient"', '"subject"'))
     with pytest.raises(ConfigError, match="none says whose it is: give each a field 'patient'"):
         prepare(make_config(partly), Path(), tmp_path / "b")
@@ -502,9 +502,9 @@ def test_pieces_that_few_documents_of_a_site_have_are_not_counted(tmp_path: Path
     ],
 )
 def test_counts_that_cannot_be_had_are_told(
-    chosen: dict[str, Any], told: str, headless: Path, config: Pretraining, tmp_path: Path
+    chosen: dict[str, Any], reported: str, headless: Path, config: Pretraining, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=reported):
         prepare(make_config(config(**{"model.encoder": str(headless), **chosen})), Path(), tmp_path)
 
 

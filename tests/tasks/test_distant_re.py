@@ -265,9 +265,9 @@ def test_generated_bags_are_what_they_say() -> None:
     related = [bag for bag in bags.values() if bag[0].relations]
     assert (len(related), len(bags)) == (60, 100)
     assert np.mean([len(bag) for bag in related]) == pytest.approx(8, abs=0.7)
-    told = [[document.attributes["true"] == "yes" for document in bag] for bag in related]
-    assert all(any(bag) for bag in told)
-    assert np.mean([say for bag in told for say in bag]) == pytest.approx(0.31, abs=0.05)
+    reported = [[document.attributes["true"] == "yes" for document in bag] for bag in related]
+    assert all(any(bag) for bag in reported)
+    assert np.mean([say for bag in reported for say in bag]) == pytest.approx(0.31, abs=0.05)
     assert not {d.entities[0].id for d in made.train} & {d.entities[0].id for d in made.test}
     with pytest.raises(DataError, match="at least 1"):
         synthesize_bags(true=0)

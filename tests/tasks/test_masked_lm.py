@@ -285,9 +285,9 @@ def test_a_saved_model_is_one_of_hugging_faces(encoder: Encoder, tmp_path: Path,
     task, features = made(encoder, notes(), next_sentence=next_sentence)
     model: Any = network(task, encoder)
     save_model(tmp_path / "model", task, encoder, model)
-    theirs, told = AutoModelForMaskedLM.from_pretrained(tmp_path / "model", output_loading_info=True)
-    assert not told["missing_keys"]
-    assert not told["mismatched_keys"]
+    theirs, reported = AutoModelForMaskedLM.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert not reported["missing_keys"]
+    assert not reported["mismatched_keys"]
     batch = features.batch([0, 1, 2])
     seen = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask, "token_type_ids": batch.segments}
     full = theirs.eval()(**seen).logits.flatten(0, 1)[batch.places]

@@ -289,7 +289,7 @@ def test_a_language_model_is_read_by_elmoner(
 # Scores
 
 
-def told(task: NER, tags: Sequence[Sequence[str]]) -> np.ndarray[Any, np.dtype[np.float32]]:
+def reported(task: NER, tags: Sequence[Sequence[str]]) -> np.ndarray[Any, np.dtype[np.float32]]:
     best = [task.tags.index(tag) for row in tags for tag in row]
     return np.concatenate([np.array(best)[:, None], np.eye(len(task.tags))[best]], axis=1).astype(np.float32)
 
@@ -322,10 +322,10 @@ def test_scores_are_seqevals_on_a_conll_file(tmp_path: Path, words: Encoder) -> 
     assert features.answers.tolist() == lengths
     assert [[task.tags[i] for i in features.batch([row]).tags[0]] for row in range(80)] == gold
     rows = np.arange(80)
-    score = task.score(task.counts(told(task, found), features, rows))
+    score = task.score(task.counts(reported(task, found), features, rows))
     assert score["f1"] == pytest.approx(f1_score(gold, found, mode="strict", scheme=IOB2))
     some = rows[10:40]
-    part = task.score(task.counts(told(task, found[10:40]), features, some))
+    part = task.score(task.counts(reported(task, found[10:40]), features, some))
     assert part["f1"] == pytest.approx(f1_score(gold[10:40], found[10:40]))
 
 
@@ -343,10 +343,10 @@ def test_gold_that_tags_can_not_say_is_missed(words: Encoder) -> None:
     assert notes == {OVERLAPPING: 1, ACROSS: 1}
     features = task.features(examples, words)
     best = [[task.tags[i] for i in features.batch([row]).tags[0]] for row in range(2)]
-    score = task.score(task.counts(told(task, best), features, np.arange(2)))
+    score = task.score(task.counts(reported(task, best), features, np.arange(2)))
     assert (score["precision"], score["recall"]) == (1.0, 0.5)
     inner = [["O", "B-problem", "I-problem", "O"], best[1]]  # the other of two that overlap is as right
-    score = task.score(task.counts(told(task, inner), features, np.arange(2)))
+    score = task.score(task.counts(reported(task, inner), features, np.arange(2)))
     assert (score["precision"], score["recall"]) == (1.0, 0.5)
     assert score["relaxed_recall"] == 0.75
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from grandrounds.cli.console import counting, out, show_json, show_notes
+from grandrounds.cli.console import counting, out, show_json, show_warnings
 from grandrounds.cli.options import FORMAT_HELP, JsonOption
 from grandrounds.errors import DataError
 
@@ -47,19 +47,19 @@ def attention(
     readers = readers_of(models)
     longest = min(length, *(encoder.window for encoder in readers.values()))
     chosen = format or ("text" if all(path.suffix in (".txt", "") for path in text) else "json")
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     found: dict[str, Heads] = {}
     for (name, encoder), path in zip(readers.items(), models, strict=True):
-        notes.clear()
-        texts = islice(texts_of(chosen, text, notes), most)
+        warnings.clear()
+        texts = islice(texts_of(chosen, text, warnings), most)
         total = next((heads.documents for heads in found.values()), None)
         with counting(name, total) as step:
-            found[name] = heads_of(attentions(network_of(path, encoder), encoder, texts, longest), step, notes)
+            found[name] = heads_of(attentions(network_of(path, encoder), encoder, texts, longest), step, warnings)
         if not found[name].documents:
-            show_notes(notes)
+            show_warnings(warnings)
             problem = f"there is no document with text to read in the format '{chosen}'; name another with --format"
             raise DataError(problem, path=text[0])
-    show_notes(notes)
+    show_warnings(warnings)
     if out_folder is not None:
         write_heads(out_folder, found)
     if as_json:

@@ -37,9 +37,9 @@ def show_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=1) + "\n")
 
 
-def show_notes(notes: Mapping[str, int]) -> None:
+def show_warnings(warnings: Mapping[str, int]) -> None:
     """What was left out is always said."""
-    for what, count in sorted(notes.items()):
+    for what, count in sorted(warnings.items()):
         err.print(f"  note: {count} {_escaped(what)}", soft_wrap=True)
 
 
@@ -104,7 +104,7 @@ class Live:
             held = sum(row.examples for row in setup.table)
             served = ", ".join(f"{name} {len(split)} rows" for name, split in setup.splits.items())
             self.say(f"{len(setup.table)} sites with {held} examples; the server holds {served}")
-            show_notes(setup.notes)
+            show_warnings(setup.warnings)
             if setup.left_out:
                 self.say(f"left out, since they got nothing: {', '.join(setup.left_out[:10])}")
             if done:

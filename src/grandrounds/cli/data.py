@@ -1,4 +1,4 @@
-"""`grandrounds data`: look at corpora, convert them, deal them out."""
+"""`grandrounds data`: look at corpora, convert them, partition them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.table import Table
 
-from grandrounds.cli.console import out, show_json, show_notes, waiting
+from grandrounds.cli.console import out, show_json, show_warnings, waiting
 from grandrounds.cli.options import FORMAT_HELP, JsonOption
 from grandrounds.config.overrides import parse_override
 from grandrounds.data.corpora import GENERATED, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import Corpus, write
 from grandrounds.data.partition import SCHEMES, UNITS, SiteRow
-from grandrounds.data.partition import partition as deal
+from grandrounds.data.partition import partition as partition_units
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.registry import TASKS
 
-app = typer.Typer(help="Look at corpora, convert them, deal them out to sites.", no_args_is_help=True)
+app = typer.Typer(help="Look at corpora, convert them, partition them over sites.", no_args_is_help=True)
 Files = Annotated[
     Optional[list[Path]],
     typer.Argument(help="Files or folders; none with --format synthetic or synthetic-bags.", metavar="FILES"),
@@ -46,10 +46,10 @@ def source_of(files: list[Path] | None, format: str, options: list[str] | None) 
 
 
 def read_files(files: list[Path] | None, format: str, options: list[str] | None) -> Corpus:
-    source, notes = source_of(files, format, options), Counter[str]()
+    source, warnings = source_of(files, format, options), Counter[str]()
     with waiting("reading"):
-        documents = read_source(source, "train", notes)
-    return Corpus(documents, dict(notes))
+        documents = read_source(source, "train", warnings)
+    return Corpus(documents, dict(warnings))
 
 
 @app.command()
@@ -64,10 +64,10 @@ def check(
     facts = _facts(corpus.documents)
     brief = {name: facts[name] for name in ("documents", "sentences", "mentions", "entities", "relations")}
     if as_json:
-        show_json({**brief, "notes": dict(corpus.notes)})
+        show_json({**brief, "warnings": dict(corpus.warnings)})
         return
     out.print("good: " + ", ".join(f"{count} {name}" for name, count in brief.items()), soft_wrap=True)
-    show_notes(corpus.notes)
+    show_warnings(corpus.warnings)
 
 
 @app.command()
@@ -78,7 +78,7 @@ def stats(
     corpus = read_files(files, format, option)
     facts = _facts(corpus.documents)
     if as_json:
-        show_json({**facts, "notes": dict(corpus.notes)})
+        show_json({**facts, "warnings": dict(corpus.warnings)})
         return
     table = Table(title=", ".join(str(path) for path in files or [Path(format)]))
     table.add_column("what")
@@ -91,7 +91,7 @@ def stats(
         else:
             table.add_row(name, str(value))
     out.print(table)
-    show_notes(corpus.notes)
+    show_warnings(corpus.warnings)
 
 
 @app.command()
@@ -107,8 +107,8 @@ def convert(
     Example: `grandrounds data convert cdr/train.txt --format pubtator --to brat --out cdr-brat`
     """
     corpus = read_files(files, format, option)
-    show_notes(corpus.notes)
-    show_notes(write(to, corpus.documents, out_path))
+    show_warnings(corpus.warnings)
+    show_warnings(write(to, corpus.documents, out_path))
     out.print(f"{len(corpus.documents)} documents in {out_path}", soft_wrap=True)
 
 
@@ -117,7 +117,7 @@ def partition(
     files: Files = None,
     format: FormatOption = "json",
     option: ReaderOptions = None,
-    scheme: Annotated[str, typer.Option(help=f"How to deal: {', '.join(SCHEMES)}.")] = "iid",
+    scheme: Annotated[str, typer.Option(help=f"How to partition: {', '.join(SCHEMES)}.")] = "iid",
     sites: Annotated[Optional[int], typer.Option(help="How many sites.", min=1)] = None,
     by: Annotated[Optional[str], typer.Option(help="With --scheme by: hospital, patient, specialty ...")] = None,
     alpha: Annotated[
@@ -131,7 +131,7 @@ def partition(
     ] = None,
     unit: Annotated[Optional[str], typer.Option(help=f"What is never torn apart: {', '.join(UNITS)}.")] = None,
     task: Annotated[str, typer.Option(help=f"Whose examples to count: {', '.join(TASKS)}.")] = "sentence_re",
-    seed: Annotated[int, typer.Option(help="The same seed, the same deal.")] = 1,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same partition.")] = 1,
     picture: Annotated[Optional[Path], typer.Option(help="Also draw who holds what, as an HTML page.")] = None,
     plot: Annotated[Optional[Path], typer.Option(help="Also draw documents and H by site, as SVG.")] = None,
     as_json: JsonOption = False,
@@ -153,7 +153,7 @@ def partition(
     if not examples:
         raise no_example(made, "the corpus holds", left)
     left = {**left, **without_patient(corpus.documents, unit or made.unit)}
-    dealt = deal(
+    parts = partition_units(
         made.units(examples, corpus.documents, unit or made.unit),
         scheme,
         sites=sites,
@@ -163,24 +163,24 @@ def partition(
         entropy=entropy,
         edges=_numbers(edges),
     )
-    rows = dealt.table([made.answers(example) for example in examples], [str(example.document) for example in examples])
+    rows = parts.table([made.answers(example) for example in examples], [str(example.document) for example in examples])
     if picture is not None:
         from grandrounds.reports.report import write_partition
 
-        write_partition(rows, dealt.left_out, f"{scheme}: who holds what", picture)
+        write_partition(rows, parts.left_out, f"{scheme}: who holds what", picture)
     if plot is not None:
         from grandrounds.federation.files import write_whole
-        from grandrounds.reports.plots import Dealt, documents_and_entropy
+        from grandrounds.reports.plots import PartitionRows, documents_and_entropy
 
-        drawn = documents_and_entropy(f"{scheme}: documents by site", Dealt(rows, dealt.left_out))
+        drawn = documents_and_entropy(f"{scheme}: documents by site", PartitionRows(rows, parts.left_out))
         write_whole(plot, drawn.encode())
-    show_notes({**corpus.notes, **left})
+    show_warnings({**corpus.warnings, **left})
     if as_json:
-        show_json({"sites": [row.to_dict() for row in rows], "left_out": list(dealt.left_out)})
+        show_json({"sites": [row.to_dict() for row in rows], "left_out": list(parts.left_out)})
         return
     out.print(_partition_table(rows, made.labels))
-    if dealt.left_out:
-        out.print(f"left out, since they got nothing: {', '.join(dealt.left_out)}", soft_wrap=True)
+    if parts.left_out:
+        out.print(f"left out, since they got nothing: {', '.join(parts.left_out)}", soft_wrap=True)
 
 
 def _numbers(text: str | None) -> list[float] | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.table import Table
 
-from grandrounds.cli.console import counting, out, show_json, show_notes, waiting
+from grandrounds.cli.console import counting, out, show_json, show_warnings, waiting
 from grandrounds.cli.data import FormatOption, ReaderOptions, read_files
 from grandrounds.cli.options import JsonOption
 from grandrounds.data.distant import label
@@ -58,30 +58,30 @@ def distant(
     """
     where = _columns(columns)
     allowed = _types(types)
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     with waiting("reading facts"):
-        facts = read_facts(kb, notes, columns=where, header=header, ignore_prefixes=ignore_prefixes)
+        facts = read_facts(kb, warnings, columns=where, header=header, ignore_prefixes=ignore_prefixes)
     read = read_files(corpus, format, option)
     with counting("labelling", 2 * len(read.documents)) as step:
         labelled = label(
             read.documents,
             facts,
-            notes,
+            warnings,
             na_ratio=na_ratio,
             seed=seed,
             types=allowed,
             max_per_fact=max_per_fact,
             step=step,
         )
-    notes.update(write("opennre", labelled.documents(read.documents), out_path))
-    told = labelled.statistics
+    warnings.update(write("opennre", labelled.documents(read.documents), out_path))
+    reported = labelled.statistics
     compared = "compared without prefixes" if ignore_prefixes else "compared as written, with prefixes if any"
     if as_json:
-        show_json({**told, "ids": compared, "notes": {**read.notes, **notes}})
+        show_json({**reported, "ids": compared, "warnings": {**read.warnings, **warnings}})
         return
-    out.print(_table(told))
-    out.print(f"{told['instances']} instances in {out_path}; ids were {compared}", soft_wrap=True)
-    show_notes({**read.notes, **notes})
+    out.print(_table(reported))
+    out.print(f"{reported['instances']} instances in {out_path}; ids were {compared}", soft_wrap=True)
+    show_warnings({**read.warnings, **warnings})
 
 
 def _columns(text: str | None) -> list[int] | None:
@@ -100,11 +100,11 @@ def _types(texts: list[str] | None) -> list[Pair] | None:
     return [(head, tail) for head, tail in pairs] or None
 
 
-def _table(told: dict[str, Any]) -> Table:
+def _table(reported: dict[str, Any]) -> Table:
     table = Table(title="distant labels")
     table.add_column("what")
     table.add_column("count", justify="right")
-    for name, value in told.items():
+    for name, value in reported.items():
         if isinstance(value, dict):
             table.add_section()
             for key, count in value.items():

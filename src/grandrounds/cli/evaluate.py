@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from grandrounds.cli.console import out, show_json, show_notes, waiting
+from grandrounds.cli.console import out, show_json, show_warnings, waiting
 from grandrounds.cli.options import FORMAT_HELP, ImportOption, JsonOption, ModelPath
 
 
@@ -33,7 +33,7 @@ def evaluate(
         extractor = load(model)
         documents = read(corpus, format)
         score, left = extractor.evaluate(documents.documents)
-    show_notes({**documents.notes, **left})
+    show_warnings({**documents.warnings, **left})
     if as_json:
         show_json(score)
     else:

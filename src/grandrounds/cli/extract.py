@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from grandrounds.cli.console import bars, err, out, show_notes
+from grandrounds.cli.console import bars, err, out, show_warnings
 from grandrounds.cli.options import FORMAT_HELP, ImportOption, ModelPath
 from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError, unknown
@@ -60,10 +60,10 @@ def extract(
     if out_path is None and to != "json":
         raise ConfigError(f"--to {to} writes to a file or folder; name it with --out")
     corpus = read(source, format or ("text" if all(path.suffix == ".txt" for path in source) else "json"))
-    show_notes(corpus.notes)
+    show_warnings(corpus.warnings)
     extractor, found = load(model), list[Document]()
     finds = extractor.extraction.finds
-    show_notes(extractor.left_out(corpus.documents))
+    show_warnings(extractor.left_out(corpus.documents))
     with bars() as progress:
         task = progress.add_task("documents", total=len(corpus.documents), word="")
         for document in corpus.documents:
@@ -78,6 +78,6 @@ def extract(
             encoding="utf-8",
         )
     else:
-        show_notes(write(to, found, out_path))
+        show_warnings(write(to, found, out_path))
     err.print(f"  {sum(len(getattr(document, finds)) for document in found)} {finds} in {len(found)} documents")
     out.print(str(out_path), soft_wrap=True)

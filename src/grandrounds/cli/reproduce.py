@@ -137,8 +137,10 @@ def _possible(paper: Paper, named: Sequence[str], options: ReproduceOptions) -> 
 
 def _show(table: PaperTable) -> None:
     out.print(table.to_rich())
-    notes = [*table.notes]
+    footnotes = [*table.footnotes]
     if table.differences:
-        notes.append(f"Differs from the paper's protocol, as {table.target}.md tells: {', '.join(table.differences)}.")
-    for note in notes:
+        footnotes.append(
+            f"Differs from the paper's protocol, as {table.target}.md tells: {', '.join(table.differences)}."
+        )
+    for note in footnotes:
         out.print(f"  {note}", soft_wrap=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 from rich.table import Table
 
-from grandrounds.cli.console import err, out, show_json, show_notes, waiting
+from grandrounds.cli.console import err, out, show_json, show_warnings, waiting
 from grandrounds.cli.federation import INSECURE, require_flower
 from grandrounds.cli.options import JsonOption
 from grandrounds.errors import ConfigError, GrandRoundsError
@@ -85,7 +85,7 @@ def join(
     counts = ", ".join(f"{count} {what}" for what, count in holding.site_data.registration.counts.items())
     labels = ", ".join(f"{label} {count}" for label, count in sorted(holding.labels.items()))
     err.print(f"  site '{ours.site.name}' holds {counts} ({labels})", soft_wrap=True)
-    show_notes(holding.notes)
+    show_warnings(holding.warnings)
     if policy is None and ours.site.policy is None:
         err.print("  no policy is in force: every kind of payload may leave; --policy bounds it", soft_wrap=True)
     if dry_run:

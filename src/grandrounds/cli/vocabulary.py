@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from grandrounds.cli.console import counting, out, show_json, show_notes, waiting
+from grandrounds.cli.console import counting, out, show_json, show_warnings, waiting
 from grandrounds.cli.data import FormatOption, ReaderOptions, source_of
 from grandrounds.cli.options import JsonOption
 from grandrounds.data.corpora import GENERATED, stream_source
@@ -57,14 +57,14 @@ def count(
     allowed.check(VocabularyCounts(least, {}).pack("fp32"))  # before hours of counting
     if format in GENERATED:
         raise ConfigError(f"a site counts documents of its own, and '{format}' ones are made here; name their format")
-    source, notes = source_of(files, format, option), Counter[str]()
+    source, warnings = source_of(files, format, option), Counter[str]()
     with waiting("counting"):
-        texts = [(read.attributes.get("patient"), read.text) for read in stream_source(source, "train", notes)]
+        texts = [(read.attributes.get("patient"), read.text) for read in stream_source(source, "train", warnings)]
         held = by_person(texts)
         counts = count_strings(held, least, whole=words)
     if nobodys := sum(patient is None for patient, _ in texts):
-        notes[NOBODYS] += nobodys
-    show_notes(notes)
+        warnings[NOBODYS] += nobodys
+    show_warnings(warnings)
     if not counts:
         raise GrandRoundsError(
             f"no word, nor a part of one, is in {least} of {len(held):,} documents; count more of them together, or "
@@ -74,8 +74,8 @@ def count(
     allowed.check(packed)
     write_whole(out_path, packed.to_bytes())
     if as_json:
-        told = {"documents": len(texts), "counted": len(held), "without_patient": nobodys}
-        show_json({**told, "least": least, "strings": len(counts), "bytes": packed.nbytes})
+        reported = {"documents": len(texts), "counted": len(held), "without_patient": nobodys}
+        show_json({**reported, "least": least, "strings": len(counts), "bytes": packed.nbytes})
         return
     joined = "" if len(held) == len(texts) else f" (of {len(texts):,}: a patient's are one, and equal ones)"
     out.print(

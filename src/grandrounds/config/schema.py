@@ -49,7 +49,7 @@ class Data(Section):
     format: str = "json"
     """How the files are written, such as pubtator, brat or conll; synthetic ones need no files."""
     train: Paths | None = None
-    """A file, a folder or a list: what is dealt out to simulated sites."""
+    """A file, a folder or a list: what is partitioned over simulated sites."""
     train_share: float = Field(1.0, gt=0, le=1)
     """How much of train sites get, after public and validation are taken out; drawn by the seed."""
     mask_overlap: float = Field(0.0, ge=0, le=1)
@@ -83,7 +83,7 @@ class Data(Section):
 
 
 class Partitioning(Section):
-    """[partition]: how train is dealt out to simulated sites."""
+    """[partition]: how train is partitioned over simulated sites."""
 
     scheme: str = "iid"
     """iid, by (an attribute), dirichlet, structural_entropy."""
@@ -338,7 +338,7 @@ class Config(Section):
 
     @property
     def own_corpora(self) -> bool:
-        """Whether sites come with corpora, instead of being dealt out."""
+        """Whether sites come with corpora, instead of one being partitioned."""
         return any(site.has_corpus for site in self.sites.values())
 
     def table_of(self, name: str) -> str | None:

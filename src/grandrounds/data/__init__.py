@@ -1,1 +1,1 @@
-"""Documents, the formats they come in, and how they are dealt out to sites."""
+"""Documents, the formats they come in, and how they are partitioned over sites."""

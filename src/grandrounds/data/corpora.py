@@ -38,14 +38,14 @@ class Source:
     options: Mapping[str, Any]
 
 
-def read_source(source: Source, part: str, notes: Counter[str]) -> tuple[Document, ...]:
+def read_source(source: Source, part: str, warnings: Counter[str]) -> tuple[Document, ...]:
     """Its documents; what was skipped is added to the notes. `part` chooses between synthetic train and test, and
     unlabelled documents come without relations."""
     if source.format in GENERATED:
         documents = _generated(source.format, part, source.options)
     else:
         corpus = read(source.paths, source.format, **source.options)
-        notes.update(corpus.notes)
+        warnings.update(corpus.warnings)
         documents = corpus.documents
     return tuple(replace(document, relations=()) for document in documents) if part == UNLABELLED else documents
 
@@ -61,15 +61,15 @@ def check_apart(unlabelled: Sequence[Document], others: Iterable[Document]) -> N
         )
 
 
-def stream_source(source: Source, part: str, notes: Counter[str]) -> Iterator[Document]:
+def stream_source(source: Source, part: str, warnings: Counter[str]) -> Iterator[Document]:
     """The same one at a time, for what need not hold them all."""
     if source.format in GENERATED:
         yield from _generated(source.format, part, source.options)
         return
-    documents = each(source.format, source.paths, notes, **source.options)
+    documents = each(source.format, source.paths, warnings, **source.options)
     first = next(documents, None)
     if first is None:
-        raise nothing_found(source.format, source.paths, notes)
+        raise nothing_found(source.format, source.paths, warnings)
     yield first
     yield from documents
 

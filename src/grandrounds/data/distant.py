@@ -19,7 +19,7 @@ from typing import Any
 
 from grandrounds.data.documents import Document, Span
 from grandrounds.data.formats.pair_sentence import NA, End, overlap, pair_document
-from grandrounds.data.formats.source import Notes
+from grandrounds.data.formats.source import Warnings
 from grandrounds.data.knowledge_base import KnowledgeBase
 from grandrounds.data.pairs import NOT_INCLUDE, PAIRS, Pair
 from grandrounds.errors import ConfigError, DataError
@@ -75,7 +75,7 @@ class Labelled:
 def label(
     documents: Sequence[Document],
     facts: KnowledgeBase,
-    notes: Notes,
+    warnings: Warnings,
     *,
     na_ratio: float = 1.0,
     seed: int = 1,
@@ -95,7 +95,7 @@ def label(
     paired: set[Pair] = set()
     unrelated: Counter[Pair] = Counter()
     for i, document in enumerate(documents):
-        for pair in _pairs(document, facts, types, notes):
+        for pair in _pairs(document, facts, types, warnings):
             related += [Instance(i, pair.sentence, pair.mentions, *fact) for fact in pair.facts]
             if pair.facts:
                 paired.add(pair.types)
@@ -107,10 +107,10 @@ def label(
             "no sentence holds two mentions that the knowledge base relates; does it write ids as the corpus does? "
             "If only one of them has prefixes (MESH:D001241), ignore them"
         )
-    instances = _at_most(related, max_per_fact, random, notes)
+    instances = _at_most(related, max_per_fact, random, warnings)
     candidates, wanted = sum(unrelated[pair] for pair in paired), round(na_ratio * len(instances))
     if candidates < wanted:
-        notes[FEW_NA] += wanted - candidates
+        warnings[FEW_NA] += wanted - candidates
     drawn = set(random.sample(range(candidates), min(wanted, candidates)))
     number = count()
     for i, document in enumerate(documents):
@@ -135,8 +135,10 @@ class _Pair:
     """Head, relation and tail of all that relate them; where there are none, they are a candidate for NA."""
 
 
-def _pairs(document: Document, facts: KnowledgeBase, types: Collection[Pair] | None, notes: Notes) -> Iterator[_Pair]:
-    for sentence, held in sorted(_by_sentence(document, facts, notes).items()):
+def _pairs(
+    document: Document, facts: KnowledgeBase, types: Collection[Pair] | None, warnings: Warnings
+) -> Iterator[_Pair]:
+    for sentence, held in sorted(_by_sentence(document, facts, warnings).items()):
         for (h, heads), (t, tails) in permutations(held, 2):
             head, tail = document.mentions[h], document.mentions[t]
             if types is not None and (head.type, tail.type) not in types:
@@ -144,28 +146,28 @@ def _pairs(document: Document, facts: KnowledgeBase, types: Collection[Pair] | N
             found = [(a, r, b) for a in heads for b in tails for r in facts.relations.get((a, b), ())]
             if overlap(head, tail):
                 if found:
-                    notes[OVERLAPPING] += 1
+                    warnings[OVERLAPPING] += 1
             elif found or set(heads).isdisjoint(tails):  # two mentions of one thing ask nothing
                 yield _Pair(sentence, (h, t), (head.type, tail.type), (heads[0], tails[0]), found)
 
 
 def _by_sentence(
-    document: Document, facts: KnowledgeBase, notes: Notes
+    document: Document, facts: KnowledgeBase, warnings: Warnings
 ) -> dict[int, list[tuple[int, tuple[str, ...]]]]:
     """The mentions of each sentence with their ids."""
     found: dict[int, list[tuple[int, tuple[str, ...]]]] = {}
     for m, mention in enumerate(document.mentions):
         names, sentence = facts.ids(mention.concept), document.sentence_of(mention)
         if not names:
-            notes[NO_CONCEPT] += 1
+            warnings[NO_CONCEPT] += 1
         elif sentence is None:
-            notes[NO_SENTENCE] += 1
+            warnings[NO_SENTENCE] += 1
         else:
             found.setdefault(sentence, []).append((m, names))
     return found
 
 
-def _at_most(related: list[Instance], most: int | None, random: Random, notes: Notes) -> list[Instance]:
+def _at_most(related: list[Instance], most: int | None, random: Random, warnings: Warnings) -> list[Instance]:
     if most is None:
         return related
     bags: dict[tuple[str, str, str], list[Instance]] = {}
@@ -173,7 +175,7 @@ def _at_most(related: list[Instance], most: int | None, random: Random, notes: N
         bags.setdefault(one.bag, []).append(one)
     kept = [one for bag in bags.values() for one in (random.sample(bag, most) if len(bag) > most else bag)]
     if len(kept) < len(related):
-        notes[BEYOND] += len(related) - len(kept)
+        warnings[BEYOND] += len(related) - len(kept)
     return kept
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grandrounds.data.documents import NO_CONCEPT
 from grandrounds.data.formats.pair_sentence import NA
-from grandrounds.data.formats.source import Notes, stream
+from grandrounds.data.formats.source import Warnings, stream
 from grandrounds.errors import ConfigError, DataError
 
 COLUMNS = (1, 2, 3)
@@ -49,20 +49,20 @@ def ids(concept: str | None, ignore_prefixes: bool) -> tuple[str, ...]:
 
 def read_facts(
     path: Path,
-    notes: Notes,
+    warnings: Warnings,
     *,
     columns: Sequence[int] | None = None,
     header: bool = False,
     ignore_prefixes: bool = False,
 ) -> KnowledgeBase:
     """The facts of a file, gzipped or not; what is passed over is added to the notes."""
-    return parse_facts(stream(path), path, notes, columns, header, ignore_prefixes)
+    return parse_facts(stream(path), path, warnings, columns, header, ignore_prefixes)
 
 
 def parse_facts(
     lines: Iterable[str],
     path: Path,
-    notes: Notes,
+    warnings: Warnings,
     columns: Sequence[int] | None = None,
     header: bool = False,
     ignore_prefixes: bool = False,
@@ -76,17 +76,17 @@ def parse_facts(
         if not line.strip():
             continue
         if line.startswith("#"):
-            notes[COMMENTS] += 1
+            warnings[COMMENTS] += 1
             continue
         try:
             cells = _cells(line.split("\t"), columns)
             if first and header:
-                notes[HEADER] += 1
+                warnings[HEADER] += 1
             else:
                 for head, relation, tail in _facts(cells, first, ignore_prefixes):
                     known = found.setdefault((head, tail), {})
                     if relation in known:
-                        notes[TWICE] += 1
+                        warnings[TWICE] += 1
                     known[relation] = None
         except DataError as error:
             raise error.at(path, i) from None

@@ -40,7 +40,7 @@ def mask_overlap(
     hidden = choose(shared, share, seed)
     made, mentions = list(documents), 0
     for i, document in split.items():
-        # A document may be dealt out by its sentences.
+        # A document may be partitioned by its sentences.
         numbers = {number for sentences in trained.values() for number in sentences.get(i, ())}
         made[i] = mask(document, hidden, numbers)
         mentions += len(document.mentions) - len(made[i].mentions)

@@ -1,6 +1,6 @@
 """Dealing out units to sites, to simulate a federation from one corpus.
 
-`iid` shuffles and deals; `by` follows an attribute of the documents, as hospitals do; `dirichlet` skews the
+`iid` shuffles and splits; `by` follows an attribute of the documents, as hospitals do; `dirichlet` skews the
 labels: for every label the sites' shares are drawn from Dir(alpha) (Yurochkin et al., ICML 2019);
 `structural_entropy` skews how tangled the documents are (FedLCC, 2024, Section 3.5).
 """
@@ -120,9 +120,9 @@ _OPTIONS: dict[str, frozenset[str]] = {}
 def scheme(name: str, *options: str) -> Callable[[Scheme], Scheme]:
     """Register a scheme; `options` are those fields of a wanted that it understands."""
 
-    def register(deal: Scheme) -> Scheme:
-        SCHEMES[name], _OPTIONS[name] = deal, frozenset(options)
-        return deal
+    def register(assigned: Scheme) -> Scheme:
+        SCHEMES[name], _OPTIONS[name] = assigned, frozenset(options)
+        return assigned
 
     return register
 
@@ -149,15 +149,16 @@ def partition(
         raise ConfigError(f"partition.sites is {sites}; there must be at least one site")
     ordered = _in_order(units)
     wanted = ReproduceOptions(_generator(seed, f"partition {scheme}"), sites, by, alpha, entropy, edges)
-    deal = SCHEMES[scheme](ordered, wanted)
+    assigned = SCHEMES[scheme](ordered, wanted)
     held = {
-        name: tuple(sorted(i for u in deal.sites[name] for i in ordered[u].examples)) for name in sorted(deal.sites)
+        name: tuple(sorted(i for u in assigned.sites[name] for i in ordered[u].examples))
+        for name in sorted(assigned.sites)
     }
     return Partition(
         scheme,
         {name: examples for name, examples in held.items() if examples},
         tuple(name for name, examples in held.items() if not examples),
-        deal.entropy,
+        assigned.entropy,
     )
 
 
@@ -190,36 +191,37 @@ def share(units: Sequence[Unit], fraction: float, seed: int, purpose: str) -> tu
 
 @scheme("iid", "sites")
 def iid(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitioning:
-    """Shuffle and deal: sizes differ by at most one unit."""
+    """Shuffle and split: sizes differ by at most one unit."""
     names = wanted.site_names()
     if len(names) > len(units):
-        raise ConfigError(f"{len(units)} units can't be dealt to {len(names)} sites; set partition.sites lower")
+        raise ConfigError(f"{len(units)} units can't be split over {len(names)} sites; set partition.sites lower")
     shuffled = wanted.rng.permutation(len(units))
     return Partitioning({name: shuffled[site :: len(names)].tolist() for site, name in enumerate(names)})
 
 
 @scheme("by", "by", "sites")
 def by_attribute(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitioning:
-    """A site for every value of an attribute; or the values, whole, dealt to sites of like size."""
+    """A site for every value of an attribute; or the values, whole, assigned to sites of like size."""
     groups = _by_value(units, wanted.by)
     if wanted.sites is None:
         return Partitioning(_named_after_values(groups))
     names = wanted.site_names()
     if len(names) > len(groups):
         raise ConfigError(
-            f"the {len(groups)} values of '{wanted.by}' can't be dealt to {len(names)} sites; set partition.sites lower"
+            f"the {len(groups)} values of '{wanted.by}' can't be split over {len(names)} sites; "
+            "set partition.sites lower"
         )
     sizes = {value: sum(len(units[u].examples) for u in members) for value, members in groups.items()}
     values = list(groups)
     shuffled = [values[i] for i in wanted.rng.permutation(len(values))]
-    deal: dict[str, list[int]] = {name: [] for name in names}
+    assigned: dict[str, list[int]] = {name: [] for name in names}
     lightest = [(0, 0, name) for name in names]
     # Largest first to the lightest site, then to the one with fewest values: no site stays empty.
     for value in sorted(shuffled, key=lambda value: -sizes[value]):
         size, count, name = lightest[0]
-        deal[name] += groups[value]
+        assigned[name] += groups[value]
         heapq.heapreplace(lightest, (size + sizes[value], count + 1, name))
-    return Partitioning(deal)
+    return Partitioning(assigned)
 
 
 @scheme("dirichlet", "sites", "alpha")
@@ -228,15 +230,15 @@ def dirichlet(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitioning:
     names, alpha = wanted.site_names(), wanted.alpha
     if alpha is None or not (isfinite(alpha) and alpha > 0):
         raise ConfigError(f"partition.alpha is {alpha}; the scheme 'dirichlet' needs a number above 0")
-    deal: dict[str, list[int]] = {name: [] for name in names}
+    assigned: dict[str, list[int]] = {name: [] for name in names}
     for members in _by_label(units).values():
         shares = wanted.rng.dirichlet(np.full(len(names), alpha))
         # The random offset rounds shares up or down without favour; floor alone starves the same sites.
         places = (np.arange(len(members)) + wanted.rng.random()) / len(members)
         sites = np.minimum(np.searchsorted(np.cumsum(shares), places, side="right"), len(names) - 1)
         for site, unit in zip(sites.tolist(), wanted.rng.permutation(members).tolist(), strict=True):
-            deal[names[site]].append(unit)
-    return Partitioning(deal)
+            assigned[names[site]].append(unit)
+    return Partitioning(assigned)
 
 
 @scheme("structural_entropy", "sites", "entropy", "edges")
@@ -255,15 +257,15 @@ def by_structural_entropy(units: Sequence[Unit], wanted: ReproduceOptions) -> Pa
         wanted = replace(wanted, sites=len(wanted.edges) + 1)
     names = wanted.site_names()
     edges = intervals(values, len(names)) if wanted.edges is None else wanted.edges
-    deal: dict[str, list[int]] = {name: [] for name in names}
+    assigned: dict[str, list[int]] = {name: [] for name in names}
     for position, value in enumerate(values):
-        deal[names[interval_of(value, edges)]].append(position)
-    held = {name: {id(document) for u in deal[name] for document in units[u].documents} for name in names}
-    return Partitioning(deal, {name: Spread.of([h[one] for one in ids]) for name, ids in held.items() if ids})
+        assigned[names[interval_of(value, edges)]].append(position)
+    held = {name: {id(document) for u in assigned[name] for document in units[u].documents} for name in names}
+    return Partitioning(assigned, {name: Spread.of([h[one] for one in ids]) for name, ids in held.items() if ids})
 
 
 def _in_order(units: Sequence[Unit]) -> list[Unit]:
-    """By id, so that a deal does not hang on the order of files or dicts."""
+    """By id, so that a partition does not depend on the order of files or dicts."""
     ordered = sorted(units, key=lambda unit: unit.id)
     for one, other in pairwise(ordered):
         if one.id == other.id:
@@ -305,7 +307,7 @@ def _by_value(units: Sequence[Unit], attribute: str | None) -> dict[str, list[in
 
 def _named_after_values(groups: Mapping[str, list[int]]) -> dict[str, list[int]]:
     """Values as site names, safe as file names, which on some systems must differ in more than case."""
-    deal: dict[str, list[int]] = {}
+    assigned: dict[str, list[int]] = {}
     taken: dict[str, str] = {}
     for value, members in groups.items():
         name = re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFC", value)).strip("-.")[:80]
@@ -313,5 +315,5 @@ def _named_after_values(groups: Mapping[str, list[int]]) -> dict[str, list[int]]
             raise DataError(f"the value '{value}' has no letter or digit to name a site after")
         if (other := taken.setdefault(name.casefold(), value)) != value:
             raise DataError(f"the values '{other}' and '{value}' would both name the site '{name}'; rename one")
-        deal[name] = members
-    return deal
+        assigned[name] = members
+    return assigned

@@ -1,4 +1,4 @@
-"""Structural entropy of a document, by which FedLCC (2024, Section 3.5, Eq. 15) deals documents to unlike sites.
+"""Structural entropy of a document, by which FedLCC (2024, Section 3.5, Eq. 15) splits documents over unlike sites.
 
 The graph: nodes are entities, mentions and sentences. Edges: two mentions in the same sentence, a mention and its
 entity, a mention and its sentence, an entity and each sentence that mentions it, adjacent sentences, and from head to

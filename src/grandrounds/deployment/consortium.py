@@ -186,7 +186,7 @@ class _Corpora:
     def __init__(self, config: Config, base: Path) -> None:
         if config.data.mask_overlap:
             raise ConfigError("data.mask_overlap is about all sites' training data: only a simulation has that")
-        self.notes: Counter[str] = Counter()
+        self.warnings: Counter[str] = Counter()
         self.documents: list[Document] = []
         parts: dict[str, range] = {}
         for part in SPLITS:
@@ -198,7 +198,7 @@ class _Corpora:
             source = Source(config.data.format, paths_of(given, base), config.data.options) if given else None
             source = unlabelled_source(config.data, base) if part == UNLABELLED else source
             if source is not None:
-                documents = read_source(source, part, self.notes)
+                documents = read_source(source, part, self.warnings)
                 if part == UNLABELLED:
                     check_apart(documents, self.documents)
                 parts[part] = range(len(self.documents), len(self.documents) + len(documents))
@@ -214,7 +214,7 @@ class _Corpora:
     def rows(self, task: Task) -> tuple[Sequence[Any], dict[str, list[int]]]:
         """The examples, and which of them each part has."""
         examples, left = task.examples(self.documents)
-        self.notes += Counter(left)
+        self.warnings += Counter(left)
         rows = {
             part: [row for row, example in enumerate(examples) if example.document in members]
             for part, members in self._parts.items()
@@ -274,7 +274,7 @@ def server_setup(config: Config, base: Path, terms: Terms) -> ServerSetup:
     algorithm, model = config.make_algorithm(), spec.initial_model()
     manifest = manifest_of(model, algorithm)
     expected = expected_of(model, manifest, terms.task, terms.public, algorithm)
-    return ServerSetup(spec, model, splits, public, expected, (), (), dict(corpora.notes))
+    return ServerSetup(spec, model, splits, public, expected, (), (), dict(corpora.warnings))
 
 
 def coordinate(

@@ -132,7 +132,7 @@ class _Listener:
         upload = Upload(
             self.when, ask.method, packed.kind, packed.nbytes, shapes, sorted(packed.header), refused, place
         )
-        # How many rows of an embedding leave depends on the words of a batch: the most that were seen are told.
+        # How many rows of an embedding leave depends on the words of a batch: the largest seen is shown.
         for line, other in enumerate(self.seen):
             if _alike(upload, other):
                 self.seen[line] = max(upload, other, key=lambda one: one.bytes)

@@ -43,7 +43,7 @@ class Holding:
 
     documents: Sequence[Document]
     site_data: SiteData
-    notes: Mapping[str, int]
+    warnings: Mapping[str, int]
     labels: Mapping[str, int]
 
 
@@ -57,15 +57,15 @@ def read_holding(
     """The site's corpus as the task and the site's encoder see it."""
     terms, site = enrolment.terms, enrolment.site
     torch.set_num_threads(terms.config.threads)
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     sources = {part: paths for part, paths in (("train", data), (VALIDATION, validation), ("test", test)) if paths}
-    parts = {part: read_source(Source(format, paths, site.options), part, notes) for part, paths in sources.items()}
+    parts = {part: read_source(Source(format, paths, site.options), part, warnings) for part, paths in sources.items()}
     spec = _spec(enrolment, [document for part, some in parts.items() if part != "test" for document in some])
     task = spec.task
     splits, counted, counts = {}, Counter[str](), dict[str, int]()
     for part, documents in parts.items():
         examples, left = task.examples(documents)
-        notes += Counter(left)
+        warnings += Counter(left)
         if not examples:
             raise no_example(task, f"the {part} data hold", left)
         features = task.features(examples, spec.encoder)
@@ -86,7 +86,7 @@ def read_holding(
         )
     registration = Registration(site.name, counts, task.labels, manifest)
     policy = Policy.load(enrolment.folder / site.policy) if site.policy else Policy()
-    return Holding(parts["train"], SiteData(registration, splits, spec, policy), dict(notes), counted)
+    return Holding(parts["train"], SiteData(registration, splits, spec, policy), dict(warnings), counted)
 
 
 def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], None]) -> MessageHandler:

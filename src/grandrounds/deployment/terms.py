@@ -70,8 +70,8 @@ class Terms:
             raise ConfigError("task: name and language are the federation's and the same at all sites")
         kind = type(self.task)
         try:
-            told = {**self.task.options.model_dump(), "labels": self.config.task.get("labels")}
-            options = kind.Options(**{**told, **own})
+            reported = {**self.task.options.model_dump(), "labels": self.config.task.get("labels")}
+            options = kind.Options(**{**reported, **own})
         except ValidationError as error:
             raise explained(error, kind.Options, "task.") from error
         return kind.of(options, documents).at(self.folder / "model")

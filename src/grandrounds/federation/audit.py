@@ -65,8 +65,8 @@ def log_payload(
 ) -> None:
     """The line of a payload, with the work that a reply tells of beside its first one: the same on both sides, but for
     its time and its place in the chain."""
-    told = {} if work is None else work._asdict()
-    audit.write(**where, direction=direction, kind=packed.kind, bytes=packed.nbytes, digest=packed.digest, **told)
+    reported = {} if work is None else work._asdict()
+    audit.write(**where, direction=direction, kind=packed.kind, bytes=packed.nbytes, digest=packed.digest, **reported)
 
 
 def verify(path: Path, head: str | None = None) -> int:

@@ -83,10 +83,10 @@ def _scored(arm: ArmScore) -> str:
 def _rates(map: MapResult) -> Iterator[str]:
     chosen = {name: rate.chosen for name, rate in map.learning_rates.items() if rate.chosen is not None}
     if chosen:
-        told = ", ".join(f"{name} {rate:g}" for name, rate in chosen.items())
+        reported = ", ".join(f"{name} {rate:g}" for name, rate in chosen.items())
         x, y = map.learning_rates_at
         tried = ", ".join(next(iter(map.learning_rates.values())).tried)
         yield (
-            f"Learning rates, the same in all cells: {told}. Each was chosen on validation data out of {tried}, at "
+            f"Learning rates, the same in all cells: {reported}. Each was chosen on validation data out of {tried}, at "
             f"{map.x.name} {x:g} and {map.y.name} {y:g}, with a seed that the map does not use."
         )

@@ -27,16 +27,16 @@ class Region(NamedTuple):
 
 def sentence(map: MapResult) -> str:
     """One to three sentences."""
-    told = [_told(map, BETTER, f"Choose {map.system}"), _told(map, WORSE, "Avoid it")]
+    reported = [_reported(map, BETTER, f"Choose {map.system}"), _reported(map, WORSE, "Avoid it")]
     if not any(cell.verdict == BETTER for cell in map.cells):
-        told[0] = f"No cell of this map shows an advantage of {map.system} over its best rival."
+        reported[0] = f"No cell of this map shows an advantage of {map.system} over its best rival."
     unsure = sum(cell.verdict not in (BETTER, WORSE) for cell in map.cells)
     if unsure:
-        told.append(f"In {unsure} of {plural(len(map.cells), 'cell')} no difference can be shown.")
-    return " ".join(part for part in told if part)
+        reported.append(f"In {unsure} of {plural(len(map.cells), 'cell')} no difference can be shown.")
+    return " ".join(part for part in reported if part)
 
 
-def _told(map: MapResult, verdict: Verdict, advice: str) -> str:
+def _reported(map: MapResult, verdict: Verdict, advice: str) -> str:
     """What is to be done where the verdict is this one; nothing where no cell has it."""
     total = sum(cell.verdict == verdict for cell in map.cells)
     if not total:

@@ -46,7 +46,7 @@ def attended_by_label(x: Tensor, bag: Tensor, labels: Tensor, queries: Tensor) -
     return x.new_zeros(len(labels), x.shape[1]).index_add(0, bag, weights[:, None] * x)
 
 
-def surest(log_p: Tensor, bag: Tensor, labels: Tensor) -> Tensor:
+def most_confident(log_p: Tensor, bag: Tensor, labels: Tensor) -> Tensor:
     """ONE in training: for each bag the place of the sentence with the largest probability of its relation."""
     own = log_p.detach()[torch.arange(len(bag)), labels[bag]]
     top = own.new_full((len(labels),), -torch.inf).scatter_reduce(0, bag, own, "amax")

@@ -14,7 +14,7 @@ from grandrounds.data.documents import Document
 from grandrounds.data.partition import partition
 from grandrounds.papers.sources import SOURCES
 from grandrounds.registry import TASKS
-from grandrounds.reports.plots import Dealt
+from grandrounds.reports.plots import PartitionRows
 from grandrounds.setup.server import paths_of
 from grandrounds.tasks.document_re import DocumentExample
 
@@ -235,22 +235,22 @@ def pair_counts(config: Config, base: Path) -> dict[str, PairCounts]:
     return counted
 
 
-def dealt(config: Config, base: Path, name: str) -> Dealt:
-    """All of train as the config's partition deals it."""
+def partitioned(config: Config, base: Path, name: str) -> PartitionRows:
+    """All of train as the config partitions it."""
     documents = _parts(config, base)["train"]
     task = TASKS[config.task["name"]].of(config.task_options(), documents)
     examples = task.examples(documents)[0]
-    deal = config.partition
+    chosen = config.partition
     found = partition(
-        task.units(examples, documents, deal.unit or task.unit),
-        deal.scheme,
-        sites=deal.sites,
+        task.units(examples, documents, chosen.unit or task.unit),
+        chosen.scheme,
+        sites=chosen.sites,
         seed=config.seed,
-        entropy=deal.entropy,
-        edges=deal.edges,
+        entropy=chosen.entropy,
+        edges=chosen.edges,
     )
     rows = found.table([task.answers(example) for example in examples], [str(example.document) for example in examples])
-    return Dealt(rows, found.left_out, name)
+    return PartitionRows(rows, found.left_out, name)
 
 
 def _parts(config: Config, base: Path) -> dict[str, tuple[Document, ...]]:

@@ -18,10 +18,10 @@ from grandrounds.papers.fedbert_stages import (
     MIMIC,
     NOTES,
     SCRATCH,
+    SETTINGS,
     STAGES,
     START,
     STATED,
-    TOLD,
     check_of_notes,
     content,
     cycles,
@@ -32,7 +32,7 @@ from grandrounds.papers.fedbert_stages import (
     tuning_arm,
 )
 from grandrounds.papers.figures import by_setting, dots
-from grandrounds.papers.measures import NOT_THEIRS, beside, printed, scores, selection_told
+from grandrounds.papers.measures import NOT_THEIRS, beside, describe_selection, printed, scores
 from grandrounds.papers.paper import Cell, PaperTable, Row
 from grandrounds.papers.protocol import Left, Paper, Study, Target
 from grandrounds.reports.attention import MEASURES, pictures
@@ -59,7 +59,7 @@ def numbers() -> Any:
 
 def table1(study: Study) -> PaperTable:
     _check(study)
-    rows, notes, runs, panels = list[Row](), list[str](), dict[str, Sequence[Run]](), {}
+    rows, footnotes, runs, panels = list[Row](), list[str](), dict[str, Sequence[Run]](), {}
     for theirs, grid in numbers()["table1"].items():
         ours = study.places.get(theirs)
         found = _grid(study, ours) if ours else {}
@@ -72,7 +72,7 @@ def table1(study: Study) -> PaperTable:
         rows += own
         if ours:
             f1 = {arm: row.cells[-1] for arm, row in zip(grid, own, strict=True)}
-            notes += _losses_told(title, f1)
+            footnotes += _describe_losses(title, f1)
             panels[title] = {
                 f"{before} pre-training" if pre != START else "no pre-training": {
                     f"{how} fine-tuning": f1[_arm(pre, tuning)].middle for tuning, how in TUNING.items()
@@ -80,10 +80,10 @@ def table1(study: Study) -> PaperTable:
                 for pre, before in PRETRAINING.items()
             }
             runs |= found
-    notes += [_cycle_told(study), *_language_told(study), selection_told(runs)]
+    footnotes += [_describe_cycle(study), *_describe_language(study), describe_selection(runs)]
     figure = dots(study.target.title, "strict F1, %", panels)
     return PaperTable(
-        study.name, "", "percent", "pre-training, fine-tuning", ["P", "R", "F1"], rows, notes, figure=figure
+        study.name, "", "percent", "pre-training, fine-tuning", ["P", "R", "F1"], rows, footnotes, figure=figure
     )
 
 
@@ -110,17 +110,17 @@ def table2(study: Study) -> PaperTable:
         deeper = Cell(None, [float(own[-1] - own[0]) for own in layers])
         rows.append(Row(f"entropy by depth: {title}", [*[Cell()] * 3, deeper], NOT_THEIRS))
     first = next(iter(found[0].values()))
-    told = [
+    reported = [
         f"Over {first.documents} held-out notes, {first.tokens} word pieces. Spearman: of the heads' entropies. "
         "Distance: of the heads' Jensen-Shannon divergences, summed over word pieces, as in the paper, which grows "
         "with the corpus, or their mean, which does not.",
-        f"Entropy of a head in nats, by layer: {_entropies_told(found)}. The paper finds it to fall with depth.",
-        _cycle_told(study),
-        *_language_told(study),
+        f"Entropy of a head in nats, by layer: {_describe_entropies(found)}. The paper finds it to fall with depth.",
+        _describe_cycle(study),
+        *_describe_language(study),
     ]
     columns = ["Spearman", "distance, sum", "distance, mean", "entropy, last layer less first"]
     figure = pictures({f"pre-training: {PRETRAINING[name]}": heads for name, heads in found[0].items()})["entropy.svg"]
-    return PaperTable(study.name, "", "figure", "pre-training", columns, rows, told, figure=str(figure))
+    return PaperTable(study.name, "", "figure", "pre-training", columns, rows, reported, figure=str(figure))
 
 
 def by_cycle(study: Study) -> PaperTable:
@@ -140,16 +140,16 @@ def by_cycle(study: Study) -> PaperTable:
         rows.append(Row(str(cycle), [Cell(None, f1), Cell(None, losses)]))
     curve = {"centralised fine-tuning": [row.cells[0].middle for row in rows]}
     figure = by_setting(study.target.title, "cycle", shown, {"strict F1": curve})
-    notes_told = [
+    describe_notes = [
         "The loss is in nats a masked word piece, on validation notes. Cycle 0 is the encoder before pre-training.",
-        selection_told(runs),
+        describe_selection(runs),
         "The paper says that F1 levels out about cycle 10, and prints no numbers.",
     ]
-    return PaperTable(study.name, "", "percent", "cycle", ["F1", "loss"], rows, notes_told, figure=figure)
+    return PaperTable(study.name, "", "percent", "cycle", ["F1", "loss"], rows, describe_notes, figure=figure)
 
 
 def _check(study: Study) -> None:
-    """A mistake in the second stage is told before the first one runs."""
+    """A mistake in the second stage is reported before the first one runs."""
     for place in study.places.values():
         if STAGES[place].entities is None:
             raise ConfigError(f"{STAGES[place].title} has no mentions to be found; take --corpus cdr or synthetic")
@@ -192,9 +192,9 @@ def _named(arm: str) -> str:
     return f"{PRETRAINING[pretraining]}, {TUNING[tuning]}"
 
 
-def _losses_told(corpus: str, f1: Mapping[str, Cell]) -> list[str]:
+def _describe_losses(corpus: str, f1: Mapping[str, Cell]) -> list[str]:
     """The paper's 'federated communication loss', against the cell where nothing is federated."""
-    told = []
+    reported = []
     for what, cell in LOSSES.items():
         ways = dict[str, Callable[[Cell], float | None]](paper=lambda c: c.paper, measured=lambda c: c.middle)
         parts = []
@@ -203,8 +203,8 @@ def _losses_told(corpus: str, f1: Mapping[str, Cell]) -> list[str]:
             if whole is not None and left is not None:
                 share = f" ({100 * (whole - left) / whole:.1f}%)" if whole else ""
                 parts.append(f"{who} {whole - left:.2f} points{share}")
-        told.append(f"F1 lost with {what}, on {corpus}: {', '.join(parts)}.")
-    return told
+        reported.append(f"F1 lost with {what}, on {corpus}: {', '.join(parts)}.")
+    return reported
 
 
 def _heads(study: Study, notes: str, seed: int) -> dict[str, Heads]:
@@ -222,29 +222,29 @@ def _read(study: Study, left: Left, seed: int, texts: Sequence[str], longest: in
     return sums.result()
 
 
-def _entropies_told(found: Sequence[Mapping[str, Heads]]) -> str:
+def _describe_entropies(found: Sequence[Mapping[str, Heads]]) -> str:
     means = {name: np.mean([models[name].entropy_by_layer for models in found], axis=0) for name in PRETRAINING}
     return "; ".join(f"{PRETRAINING[name]} {', '.join(f'{x:.2f}' for x in layers)}" for name, layers in means.items())
 
 
-def _cycle_told(study: Study) -> str:
+def _describe_cycle(study: Study) -> str:
     once = one_seed(study.options)
     return (
         f"Pre-trained encoders are those of cycle {cycles(study.options)}; without pre-training it is the encoder that "
-        f"they start from{_pretrained_told(study)}."
+        f"they start from{_describe_pretrained(study)}."
         + (f" Pre-training ran once, with seed {once}." if once is not None else "")
     )
 
 
-def _pretrained_told(study: Study) -> str:
+def _describe_pretrained(study: Study) -> str:
     """A start that is no random one changes what 'none' means."""
     named = study.options.encoder_place
     return "" if named is None or named in SCRATCH else ", which is pretrained on other text and here not further"
 
 
-def _language_told(study: Study) -> list[str]:
+def _describe_language(study: Study) -> list[str]:
     """How well the encoders do what they were trained for."""
-    told = []
+    reported = []
     for notes in dict.fromkeys(STAGES[place].notes for place in study.places.values()):
         last, runs = cycles(study.options), _pretrain(study, notes)
         cells = {
@@ -253,8 +253,8 @@ def _language_told(study: Study) -> list[str]:
         }
         parts = [f"{PRETRAINING[name]} {cell.middle:.3f}" for name, cell in cells.items() if cell.middle is not None]
         title = NOTES[notes].corpus.title
-        told.append(f"Nats a masked word piece on validation notes of {title}: {', '.join(parts)}.")
-    return told
+        reported.append(f"Nats a masked word piece on validation notes of {title}: {', '.join(parts)}.")
+    return reported
 
 
 PAPER = Paper(
@@ -269,7 +269,7 @@ PAPER = Paper(
     lambda corpus: STATED,
     "not said",
     STAGES,
-    TOLD,
+    SETTINGS,
     rounds=6,
     target_f1=None,
     overrides=overrides,

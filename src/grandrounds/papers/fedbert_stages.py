@@ -32,7 +32,7 @@ START, CENTRALIZED, FEDERATED = "none", "centralized", "federated"
 
 @dataclass(frozen=True)
 class NotesCorpus:
-    """Notes to pre-train on, how they are dealt out, and what a BERT from scratch is like on them."""
+    """Notes to pre-train on, how they are partitioned, and what a BERT from scratch is like on them."""
 
     corpus: PaperCorpus
     partition: Mapping[str, Any]
@@ -258,7 +258,7 @@ def _tuning(entities: PaperCorpus, encoder: str, options: ReproduceOptions) -> d
     }
 
 
-def _told(tell: Mapping[str, Tell], task: str, stage: str) -> dict[str, Tell]:
+def _reported(tell: Mapping[str, Tell], task: str, stage: str) -> dict[str, Tell]:
     def of_stage(one: Tell) -> Tell:
         def here(config: Config) -> object:
             return one(config) if config.task["name"] == task else None
@@ -277,7 +277,7 @@ _BOTH: dict[str, Tell] = {
     **TRAINING,
 }
 _OF_NOTES: dict[str, Tell] = {
-    "encoder": At("model.encoder", whole=lambda config: _size_told(config)),
+    "encoder": At("model.encoder", whole=lambda config: _describe_size(config)),
     "word pieces of a row": At("task.length"),
     "next sentences": At("task.next_sentence", lambda on: "yes" if on else "no"),
     "dropout": At("model.dropout", lambda share: OWN if share is None else share),
@@ -286,10 +286,10 @@ _OF_NOTES: dict[str, Tell] = {
 }
 _OF_ENTITIES: dict[str, Tell] = {
     **_BOTH,
-    "cycles": At("federation.rounds", whole=lambda config: _length_told(config)),
+    "cycles": At("federation.rounds", whole=lambda config: _describe_length(config)),
 }
 OWN = "the encoder's own"
-TOLD = {**_told(_OF_NOTES, "masked_lm", "pre-training"), **_told(_OF_ENTITIES, "ner", "fine-tuning")}
+SETTINGS = {**_reported(_OF_NOTES, "masked_lm", "pre-training"), **_reported(_OF_ENTITIES, "ner", "fine-tuning")}
 
 
 def _of_bert(text: str, *values: object) -> Said:
@@ -326,7 +326,7 @@ STATED = {
 }
 
 
-def _size_told(config: Config) -> str:
+def _describe_size(config: Config) -> str:
     model = config.model
     if model.encoder == "tiny":
         return model.encoder
@@ -336,6 +336,6 @@ def _size_told(config: Config) -> str:
     return f"new, {model.layers or 4} layers x {model.width or 256}"
 
 
-def _length_told(config: Config) -> str:
+def _describe_length(config: Config) -> str:
     epochs = _centralized(config.federation.rounds) * config.training.epochs
     return f"{config.federation.rounds}; centralised: {epochs} epochs"

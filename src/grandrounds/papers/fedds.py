@@ -13,10 +13,10 @@ import numpy as np
 from grandrounds.metrics.ranking import TOP
 from grandrounds.papers.corpora import BAGS
 from grandrounds.papers.figures import Points, by_round, precision_by_recall
-from grandrounds.papers.measures import NOT_THEIRS, grid_changes, percent, printed, scores, selection_told
+from grandrounds.papers.measures import NOT_THEIRS, describe_selection, grid_changes, percent, printed, scores
 from grandrounds.papers.options import Overrides, ReproduceOptions
 from grandrounds.papers.paper import Cell, PaperTable, Row
-from grandrounds.papers.protocol import TOLD, Paper, Study, Target
+from grandrounds.papers.protocol import SETTINGS, Paper, Study, Target
 from grandrounds.papers.settings import At, Said, Tell
 from grandrounds.reports.plots import Curve
 from grandrounds.reports.runs import Run
@@ -48,8 +48,8 @@ STATED = {
     "round that counts": "the best on test, in its public code",
     "a site weighs": "uniform",
 }
-TOLD_HERE: Mapping[str, Tell] = {
-    **{name: tell for name, tell in TOLD.items() if name not in ("warm-up epochs", "fraction a round, C")},
+SETTINGS_HERE: Mapping[str, Tell] = {
+    **{name: tell for name, tell in SETTINGS.items() if name not in ("warm-up epochs", "fraction a round, C")},
     "word vectors": At("model.vectors", lambda file: Path(file).name if file else "learnt, 50 wide"),
     "validation": At("data.validation"),
     "a site weighs": At("federation.weight_by"),
@@ -114,10 +114,10 @@ def precision_at(study: Study) -> PaperTable:
             rows.append(Row(title, [*cells, Cell(paper[-1] if same else None, means)], f"C={fraction:g}"))
     chance = Cell(None, [percent(_chance(run, None)) for run in runs[named("one", fractions[0])]])
     rows.append(Row(BY_CHANCE, [chance] * (len(at) + 1), NOT_THEIRS))
-    notes = [selection_told(runs), _ON_TEST]
+    footnotes = [describe_selection(runs), _ON_TEST]
     if not same:
-        notes.append(f"The paper's N are {', '.join(map(str, PRINTED_AT))}: what it prints stands beside no other.")
-    return PaperTable(study.name, "", "percent", "method", [*(f"P@{n}" for n in at), "mean"], rows, notes)
+        footnotes.append(f"The paper's N are {', '.join(map(str, PRINTED_AT))}: what it prints stands beside no other.")
+    return PaperTable(study.name, "", "percent", "method", [*(f"P@{n}" for n in at), "mean"], rows, footnotes)
 
 
 def areas(study: Study, score: str) -> PaperTable:
@@ -131,8 +131,8 @@ def areas(study: Study, score: str) -> PaperTable:
     top = TOP if score == "auc_2000" else None
     chance = [Cell(None, [_chance(run, top) for run in runs[named("one", c)]]) for c in fractions]
     rows.append(Row(BY_CHANCE, chance, NOT_THEIRS))
-    notes = [f"Area under the curve of {_drawn(top)}.", selection_told(runs, ""), _ON_TEST]
-    return PaperTable(study.name, "", "share", "method", [f"C={c:g}" for c in fractions], rows, notes)
+    footnotes = [f"Area under the curve of {_drawn(top)}.", describe_selection(runs, ""), _ON_TEST]
+    return PaperTable(study.name, "", "share", "method", [f"C={c:g}" for c in fractions], rows, footnotes)
 
 
 def curves(study: Study, top: int | None) -> PaperTable:
@@ -146,14 +146,14 @@ def curves(study: Study, top: int | None) -> PaperTable:
         for level in RECALLS:
             cells = [Cell(None, [_at_recall(points, level) for points in drawn[t]]) for t in METHODS.values()]
             rows.append(Row(f"at recall {level:g}", cells, section))
-    notes = [
+    footnotes = [
         f"The curve of {_drawn(top)}; precision where recall first reaches a level, – where it does not.",
-        selection_told(runs),
+        describe_selection(runs),
         _ON_TEST,
         _NO_NUMBERS,
     ]
     figure = precision_by_recall(study.target.title, panels)
-    return PaperTable(study.name, "", "percent", "precision", list(METHODS.values()), rows, notes, figure=figure)
+    return PaperTable(study.name, "", "percent", "precision", list(METHODS.values()), rows, footnotes, figure=figure)
 
 
 def figure5(study: Study) -> PaperTable:
@@ -180,14 +180,14 @@ def figure5(study: Study) -> PaperTable:
             cells = [Cell(None, [run.get(round) for run in repeats]) for round in shown]
             rows.append(Row(change, [*cells, Cell(None, [max(run.values()) for run in repeats])], title))
         panels[title] = [Curve(change, sorted(run.items())) for change, repeats in own.items() for run in repeats]
-    notes = [
+    footnotes = [
         f"Area under the curve of {_drawn(TOP)}, on test data by round, at C=0.1 and a dropout of 0.1.",
         "The values of B and E that the paper draws can't be read from its text, but for B=64 and E=1: these are ours.",
         _NO_NUMBERS,
     ]
     figure = by_round(study.target.title, panels, {}, "AUC")
     columns = [*(f"round {round}" for round in shown), "highest"]
-    return PaperTable(study.name, "", "share", "B and E", columns, rows, notes, figure=figure)
+    return PaperTable(study.name, "", "share", "B and E", columns, rows, footnotes, figure=figure)
 
 
 BY_CHANCE = "in any order"
@@ -249,7 +249,7 @@ PAPER = Paper(
     lambda corpus: STATED,
     "not said",
     BAGS,
-    TOLD_HERE,
+    SETTINGS_HERE,
     rounds=50,
     target_f1=None,
 )

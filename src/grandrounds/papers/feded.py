@@ -13,6 +13,7 @@ from grandrounds.papers.figures import rounds_needed
 from grandrounds.papers.measures import (
     NOT_THEIRS,
     beside,
+    describe_target,
     grid_cell,
     grid_changes,
     percent,
@@ -20,12 +21,11 @@ from grandrounds.papers.measures import (
     quoted,
     rounds_to_target,
     scores,
-    target_told,
     trivial,
 )
 from grandrounds.papers.options import Overrides, ReproduceOptions
 from grandrounds.papers.paper import Cell, PaperTable, Row
-from grandrounds.papers.protocol import TOLD, Paper, Study, Target
+from grandrounds.papers.protocol import SETTINGS, Paper, Study, Target
 from grandrounds.papers.settings import At, Said, Tell
 from grandrounds.reports.runs import Run
 
@@ -69,8 +69,8 @@ STATED = {
     "Eq. 6 weighs": "CE + KL",
     "epochs of distillation": 1,
 }
-TOLD_HERE: Mapping[str, Tell] = {
-    **TOLD,
+SETTINGS_HERE: Mapping[str, Tell] = {
+    **SETTINGS,
     "Eq. 5 averages": At("algorithm.average"),
     "Eq. 4's temperature, tau": At("algorithm.temperature"),
     "Eq. 6 softens the student": At(
@@ -162,8 +162,8 @@ def precision_recall_f1(study: Study) -> PaperTable:
     rows.append(row("validation_only", "the server's set alone", NOT_THEIRS))
     rows.append(row("fedavg-server-labels", "FedAvg + server labels", NOT_THEIRS))
     rows.append(trivial(runs["centralized"]))
-    notes = [_LAST_ROUND, _PRINTED_TOLD, *(_SAME_ENCODER.format(who) for who in heads)]
-    return PaperTable(study.name, "", "percent", "method", ["P", "R", "F1"], rows, notes)
+    footnotes = [_LAST_ROUND, _PRINTED, *(_SAME_ENCODER.format(who) for who in heads)]
+    return PaperTable(study.name, "", "percent", "method", ["P", "R", "F1"], rows, footnotes)
 
 
 def table6(study: Study) -> PaperTable:
@@ -176,8 +176,8 @@ def table6(study: Study) -> PaperTable:
         measured = {name: _class_f1(runs[name], label) if label in scored else None for name in arms}
         printed = theirs.get(label, {})
         rows.append(Row(label, [Cell(printed.get(_printed_as(name)), measured[name]) for name in arms]))
-    notes = [_LAST_ROUND, _PRINTED_TOLD]
-    return PaperTable(study.name, "", "percent", "relation", list(arms.values()), rows, notes)
+    footnotes = [_LAST_ROUND, _PRINTED]
+    return PaperTable(study.name, "", "percent", "relation", list(arms.values()), rows, footnotes)
 
 
 def table7(study: Study) -> PaperTable:
@@ -198,14 +198,14 @@ def table7(study: Study) -> PaperTable:
         rows.append(Row(titles.get(name) or f"FedED, {name.partition('-')[2]}", cells))
     corpora = [SENTENCES[corpus].title for corpus in numbers()["table7"]["feded"]]
     columns = [column for corpus in corpora for column in (corpus, f"{corpus}, minutes")]
-    notes = [
+    footnotes = [
         "Bytes that a site uploads in a round, as counted on the wire. The paper does not say how predictions are "
         "encoded: its one figure for FedED stands beside all three encodings. FedED as printed uploads as much.",
         "Minutes are those of the upload at 1 MB/s, the most that the paper's introduction reckons with; those in the "
         "paper's columns are computed from its bytes.",
     ]
     units = ["bytes", "minutes"] * len(corpora)
-    return PaperTable(study.name, "", "bytes", "method", columns, rows, notes, units=units)
+    return PaperTable(study.name, "", "bytes", "method", columns, rows, footnotes, units=units)
 
 
 def table8(study: Study) -> PaperTable:
@@ -214,8 +214,8 @@ def table8(study: Study) -> PaperTable:
     rows = [
         Row(grid_cell(cell), [Cell(cell[_printed_as(m)], needed[grid_cell(cell), m]) for m in METHODS]) for cell in grid
     ]
-    notes = [target_told(study.options), _PRINTED_TOLD]
-    return PaperTable(study.name, "", "rounds", "B and E", list(METHODS.values()), rows, notes)
+    footnotes = [describe_target(study.options), _PRINTED]
+    return PaperTable(study.name, "", "rounds", "B and E", list(METHODS.values()), rows, footnotes)
 
 
 def figure2(study: Study) -> PaperTable:
@@ -225,12 +225,12 @@ def figure2(study: Study) -> PaperTable:
     rows = [Row(f"C={c}", [Cell(None, needed[f"C{c}", m]) for m in METHODS]) for c in fractions]
     curves = {title: [row.cells[i].middle for row in rows] for i, title in enumerate(METHODS.values())}
     figure = rounds_needed(study.target.title, "C, fraction of sites a round", fractions, curves, study.options.rounds)
-    notes = [target_told(study.options), _PRINTED_TOLD, "The paper draws this figure without numbers."]
-    return PaperTable(study.name, "", "rounds", "C", list(METHODS.values()), rows, notes, figure=figure)
+    footnotes = [describe_target(study.options), _PRINTED, "The paper draws this figure without numbers."]
+    return PaperTable(study.name, "", "rounds", "C", list(METHODS.values()), rows, footnotes, figure=figure)
 
 
 BYTES_A_MINUTE = 60 * 10**6
-_PRINTED_TOLD = (
+_PRINTED = (
     "FedED as printed: Eq. 5 averages probabilities, Eq. 4 takes their softmax at tau = 1, Eq. 6 is CE + KL with the "
     "student as it is, in one epoch. FedED is as this project has it by default."
 )
@@ -279,5 +279,5 @@ PAPER = Paper(
     lambda corpus: {**STATED, "sites, K": SITES[corpus]},
     "9, the median",
     SENTENCES,
-    TOLD_HERE,
+    SETTINGS_HERE,
 )

@@ -7,27 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from grandrounds.data.corpora import SYNTHETIC
-from grandrounds.papers.corpora import DOCUMENTS, dealt, pair_counts
+from grandrounds.papers.corpora import DOCUMENTS, pair_counts, partitioned
 from grandrounds.papers.figures import by_round
 from grandrounds.papers.measures import (
     beside,
+    describe_left_out,
+    describe_selection,
+    describe_target,
     grid_cell,
     grid_changes,
-    left_out_told,
     percent,
     printed,
     quoted,
     rounds_to_target,
     scores,
-    selection_told,
-    target_told,
     trivial,
 )
 from grandrounds.papers.options import Overrides, ReproduceOptions
 from grandrounds.papers.paper import Cell, PaperTable, Row
-from grandrounds.papers.protocol import TOLD, Paper, Study, Target
+from grandrounds.papers.protocol import SETTINGS, Paper, Study, Target
 from grandrounds.papers.settings import At, Said, Tell
-from grandrounds.reports.plots import Curve, Dealt, documents_and_entropy
+from grandrounds.reports.plots import Curve, PartitionRows, documents_and_entropy
 from grandrounds.reports.runs import Run
 
 METHODS = {"fedavg": "FedAvg", "fedatt": "FedAtt", "fedlcc": "FedLCC"}
@@ -55,8 +55,8 @@ STATED = {
     "a site weighs": "FedAvg by size, FedLCC alike",
 }
 LETTERS = {"sites, K": "sites, C", "fraction a round, C": "fraction a round, F", "rounds": "rounds, T"}
-TOLD_HERE: Mapping[str, Tell] = {
-    **{LETTERS.get(name, name): tell for name, tell in TOLD.items()},
+SETTINGS_HERE: Mapping[str, Tell] = {
+    **{LETTERS.get(name, name): tell for name, tell in SETTINGS.items()},
     "share of train at sites": At("data.train_share"),
     "validation": At("data.validation", lambda part: "a file" if isinstance(part, str) else part),
     "contrast's weight, mu": At("algorithm.mu"),
@@ -88,13 +88,13 @@ def content(corpus: str, options: ReproduceOptions) -> dict[str, Any]:
 
 def arm(name: str, split: str, options: ReproduceOptions) -> Overrides:
     """What an arm changes of the protocol."""
-    changes = {"algorithm.name": name, **dealing(split, options)}
+    changes = {"algorithm.name": name, **partition_overrides(split, options)}
     # One learner with all its data at hand trains on from epoch to epoch, so its moments live on.
     return {**changes, "training.optimizer_state": "keep"} if name == "centralized" else changes
 
 
-def dealing(split: str, options: ReproduceOptions) -> Overrides:
-    """What the overrides say of H is for sites that are dealt by it alone."""
+def partition_overrides(split: str, options: ReproduceOptions) -> Overrides:
+    """What the overrides say of H is for sites that are partitioned by it alone."""
     about_h = [key for key in ("partition.entropy", "partition.edges") if key in options.overrides and split == IID]
     return {"partition.scheme": split, **dict.fromkeys(about_h)}
 
@@ -138,19 +138,19 @@ def precision_recall_f1(study: Study) -> PaperTable:
             cells = beside(theirs[split][method], scores(runs[named(method, split)]))
             rows.append(Row(title, cells, section))
     rows.append(trivial(runs["centralized"]))
-    notes = [selection_told(runs), *left_out_told(runs)]
-    return PaperTable(study.name, "", "percent", "method", ["P", "R", "F1"], rows, notes)
+    footnotes = [describe_selection(runs), *describe_left_out(runs)]
+    return PaperTable(study.name, "", "percent", "method", ["P", "R", "F1"], rows, footnotes)
 
 
 def table6(study: Study) -> PaperTable:
     grid = numbers()["table6"][: study.options.cells]
     # A target is one of the test F1, whatever else is measured by round.
-    iid = {**dealing(IID, study.options), "federation.evaluate_on": ["test"]}
+    iid = {**partition_overrides(IID, study.options), "federation.evaluate_on": ["test"]}
     arms = {method: {"algorithm.name": method} for method in METHODS}
     needed = rounds_to_target(study, {cell: {**iid, **own} for cell, own in grid_changes(grid).items()}, arms)
     rows = [Row(grid_cell(cell), [Cell(cell[m], needed[grid_cell(cell), m]) for m in METHODS]) for cell in grid]
-    notes = [target_told(study.options), "The paper counts to 80% on CHR."]
-    return PaperTable(study.name, "", "rounds", "B and E", list(METHODS.values()), rows, notes)
+    footnotes = [describe_target(study.options), "The paper counts to 80% on CHR."]
+    return PaperTable(study.name, "", "rounds", "B and E", list(METHODS.values()), rows, footnotes)
 
 
 def table7(study: Study) -> PaperTable:
@@ -164,20 +164,20 @@ def table7(study: Study) -> PaperTable:
     rows.append(trivial(runs["centralized"], columns=2))
     note = "Ign F1 leaves out of precision what the sites' training documents state of entities of the same names."
     columns = ["Dev-Ign F1", "Dev-F1"]
-    return PaperTable(study.name, "", "percent", "method", columns, rows, [selection_told(runs), note])
+    return PaperTable(study.name, "", "percent", "method", columns, rows, [describe_selection(runs), note])
 
 
 def figure2(study: Study) -> PaperTable:
     own = {"partition.scheme": ENTROPY}
     corpora = [
-        dealt(study.config(ours, own), study.base, DOCUMENTS[ours].title)
+        partitioned(study.config(ours, own), study.base, DOCUMENTS[ours].title)
         for ours in dict.fromkeys(study.places.values())
     ]
     rows = [row for corpus in corpora for row in _site_rows(corpus)]
-    notes = ["All of train is dealt, whatever share of it sites get in runs.", _NO_NUMBERS]
+    footnotes = ["All of train is partitioned, whatever share of it sites get in runs.", _NO_NUMBERS]
     figure = documents_and_entropy(study.target.title, *corpora)
     columns = ["documents", "least H", "mean H", "greatest H"]
-    return PaperTable(study.name, "", "number", "site", columns, rows, notes, figure=figure)
+    return PaperTable(study.name, "", "number", "site", columns, rows, footnotes, figure=figure)
 
 
 def figure3(study: Study) -> PaperTable:
@@ -219,11 +219,11 @@ def _by_round(study: Study, runs: Mapping[str, Mapping[str, Sequence[Run]]], tit
         if split == "test" and trivial_f1:
             baselines[section] = trivial_f1[0]
     figure = by_round(study.target.title, panels, baselines)
-    notes = [f"F1 on {split} data after each round, in percent.", _NO_NUMBERS]
-    return PaperTable(study.name, "", "percent", "round", list(titles.values()), rows, notes, figure=figure)
+    footnotes = [f"F1 on {split} data after each round, in percent.", _NO_NUMBERS]
+    return PaperTable(study.name, "", "percent", "round", list(titles.values()), rows, footnotes, figure=figure)
 
 
-def _site_rows(corpus: Dealt) -> list[Row]:
+def _site_rows(corpus: PartitionRows) -> list[Row]:
     rows = []
     for site in corpus.sites:
         h = site.entropy
@@ -252,7 +252,7 @@ PAPER = Paper(
     lambda corpus: STATED,
     "not said",
     DOCUMENTS,
-    TOLD_HERE,
+    SETTINGS_HERE,
     rounds=50,
     target_f1=0.8,
 )

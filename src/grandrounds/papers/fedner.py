@@ -11,9 +11,9 @@ from grandrounds.errors import ConfigError
 from grandrounds.papers.fedner_arms import (
     BERT,
     ELMO,
+    SETTINGS,
     STATED,
     TITLES,
-    TOLD,
     alone_and_together,
     arm,
     content,
@@ -25,7 +25,7 @@ from grandrounds.papers.fedner_arms import (
     with_language,
 )
 from grandrounds.papers.figures import by_setting, dots
-from grandrounds.papers.measures import NOT_THEIRS, percent, printed, selection_told
+from grandrounds.papers.measures import NOT_THEIRS, describe_selection, percent, printed
 from grandrounds.papers.options import Overrides, ReproduceOptions
 from grandrounds.papers.paper import Cell, PaperTable, Row
 from grandrounds.papers.platforms import PLATFORMS, ROLES, THEIRS, count_platforms, shared_names
@@ -57,23 +57,23 @@ def numbers() -> Any:
 def table1(study: Study) -> PaperTable:
     (corpus,) = study.places.values()
     counted, theirs = count_platforms(study.config(corpus), study.base), numbers()["table1"]
-    rows, told = [], []
+    rows, reported = [], []
     for role in ROLES:
         found, title = counted[PLATFORMS[corpus].of_role(role).name], PLATFORMS[corpus].called(role)
         measured = (found.sentences, len(found.types), found.mentions, len(found.names))
         paper = (theirs[role]["sentences"], theirs[role]["types"], None, theirs[role]["entities"])
         rows.append(Row(title, [Cell(p, [m]) for p, m in zip(paper, measured, strict=True)]))
-        told.append(f"{title}: {', '.join(found.types)}.")
+        reported.append(f"{title}: {', '.join(found.types)}.")
     several = [("at several platforms", "", theirs["overlapping"], shared_names(counted))]
     several.append(("at several, whatever their case", NOT_THEIRS, None, shared_names(counted, masking.written_alike)))
     rows += [Row(name, [*[Cell()] * 3, Cell(p, [m])], section) for name, section, p, m in several]
-    notes = [
+    footnotes = [
         "Entities are counted once for all mentions that are written alike, in train and test together: so counted, "
         "the ADE corpus has nearly as many as the paper says.",
-        *told,
+        *reported,
     ]
     columns = ["sentences", "types", "mentions", "entities"]
-    return PaperTable(study.name, "", "count", "platform", columns, rows, notes)
+    return PaperTable(study.name, "", "count", "platform", columns, rows, footnotes)
 
 
 def table2(study: Study) -> PaperTable:
@@ -103,14 +103,14 @@ def table2(study: Study) -> PaperTable:
             cells = [_cell(runs.get(name, ()), site, s, p) for p, s in zip(theirs, SCORES.values(), strict=True)]
             rows.append(Row(title, cells, section, not_run=not name))
     first = PLATFORMS[corpus].called(ROLES[0])
-    notes = [
+    footnotes = [
         _RELAXED,
         f"{MIXED}: {first} tags in BIOES, the others in BIO. The paper has no such row.",
-        selection_told(runs),
-        *_language_told(options),
+        describe_selection(runs),
+        *_describe_language(options),
         _FOOTNOTE,
     ]
-    return PaperTable(study.name, "", "percent", "model", list(SCORES), rows, notes)
+    return PaperTable(study.name, "", "percent", "model", list(SCORES), rows, footnotes)
 
 
 def figure3(study: Study) -> PaperTable:
@@ -152,18 +152,18 @@ def figure4(study: Study) -> PaperTable:
             cells = [_cell(runs[name], site, SCORES[score]) for score in (STRICT, RELAXED)]
             rows.append(Row(shared, [*cells, Cell(None, chances[shared], mean=True)], title))
             panels[title][shared] = {STRICT: cells[0].middle, RELAXED: cells[1].middle}
-    notes = [
+    footnotes = [
         _on(study, "ADE Corpus"),
         "The best split by validation: " + "; ".join(f"{title}: {shared}" for title, shared in best.items()) + ".",
         "Rows are what is shared: embeddings are the modules words, characters and language, as far as a tagger has "
         "them. With everything shared there is one model, over all entity types.",
-        selection_told(runs),
-        *_language_told(study.options),
+        describe_selection(runs),
+        *_describe_language(study.options),
         _NO_NUMBERS,
     ]
     figure = dots(study.target.title, "F1, %", panels)
     columns = [STRICT, RELAXED, "strict F1 on validation"]
-    return PaperTable(study.name, "", "percent", "shared", columns, rows, notes, figure=figure)
+    return PaperTable(study.name, "", "percent", "shared", columns, rows, footnotes, figure=figure)
 
 
 def figure5(study: Study) -> PaperTable:
@@ -208,17 +208,17 @@ def figure6(study: Study) -> PaperTable:
         rows.append(Row(title, cells, not_run=not both))
         if both:
             panel[title] = {ALONE: cells[0].middle, TOGETHER: cells[1].middle}
-    notes = [
+    footnotes = [
         _on(study, "ADE Corpus"),
         "The paper draws this figure without numbers: those beside are of its table 2. It takes the best split of each "
         "tagger, which figure 4 looks for; here words and CNN are shared, as by default.",
-        selection_told(runs),
-        *_language_told(study.options),
+        describe_selection(runs),
+        *_describe_language(study.options),
         _FOOTNOTE,
     ]
     columns = [f"{score}, {how}" for score in (STRICT, RELAXED) for how in (ALONE, TOGETHER)]
     figure = dots(study.target.title, f"{STRICT}, %", {"": panel})
-    return PaperTable(study.name, "", "percent", "tagger", columns, rows, notes, figure=figure)
+    return PaperTable(study.name, "", "percent", "tagger", columns, rows, footnotes, figure=figure)
 
 
 _RELAXED = "Strict: the same words and type. Relaxed: a word in common, and the same type."
@@ -231,7 +231,7 @@ def _sweep(
     label: str,
     settings: Sequence[float],
     changed: Callable[[float], Mapping[str, Overrides]],
-    notes: Sequence[str],
+    footnotes: Sequence[str],
     observe: Callable[[Mapping[float, Sequence[Run]]], Sequence[str]] = lambda runs: (),
 ) -> PaperTable:
     """Alone and under FedNER at one platform, by a setting; `observe` makes further notes of FedNER's runs."""
@@ -253,16 +253,16 @@ def _sweep(
     columns = [f"{score}, {how}" for score in (STRICT, RELAXED) for how in (ALONE, TOGETHER)]
     columns += [f"gain, {score.removesuffix(' F1')}" for score in (STRICT, RELAXED)]
     together = {setting: runs[list(both)[-1]] for setting, both in arms.items()}
-    told = [
+    reported = [
         _on(study, role),
-        *notes,
+        *footnotes,
         *observe(together),
-        selection_told(runs),
-        *_language_told(study.options),
+        describe_selection(runs),
+        *_describe_language(study.options),
         _NO_NUMBERS,
     ]
     figure = by_setting(study.target.title, label, chosen, curves)
-    return PaperTable(study.name, "", "percent", label, columns, rows, told, figure=figure)
+    return PaperTable(study.name, "", "percent", label, columns, rows, reported, figure=figure)
 
 
 def _scores(runs: Sequence[Run], site: str, score: str) -> list[float | None]:
@@ -305,7 +305,7 @@ def _titled(model: str, kind: str) -> str:
     return model if kind == ELMO else f"{model} with {kind}"
 
 
-def _language_told(options: ReproduceOptions) -> list[str]:
+def _describe_language(options: ReproduceOptions) -> list[str]:
     given = languages(options)
     if not given:
         return [
@@ -339,7 +339,7 @@ PAPER = Paper(
     lambda corpus: STATED,
     "10, the mean",
     PLATFORMS,
-    TOLD,
+    SETTINGS,
     rounds=6,
     target_f1=None,
     average="mean",

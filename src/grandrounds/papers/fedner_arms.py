@@ -43,7 +43,7 @@ STATED = {
     "share of train at platforms": 1,
     "rounds": "until it converges",
 }
-TOLD: Mapping[str, Tell] = {
+SETTINGS: Mapping[str, Tell] = {
     "language model": At("task.language", lambda place: Path(place or "none").name),
     "word vectors": At("model.vectors", lambda file: Path(file).name if file else "learnt, 50 wide"),
     "character width": At("task.character_width"),
@@ -56,7 +56,7 @@ TOLD: Mapping[str, Tell] = {
     "sentences a step alone": At(
         "training.batch_size", whole=lambda config: _of_sites(config, lambda name: config.training_at(name).batch_size)
     ),
-    "tested on": lambda config: _of_sites(config, lambda name: _told_test(config.sites[name].test)),
+    "tested on": lambda config: _of_sites(config, lambda name: _reported_test(config.sites[name].test)),
     "validation": At("data.validation"),
     "server's text": At("data.public"),
     "share of train at platforms": At("data.train_share"),
@@ -175,5 +175,5 @@ def _of_sites(config: Config, tell: Callable[[str], object]) -> str:
     return ", ".join(f"{value} ({name})" for name, value in found.items()) if others else one
 
 
-def _told_test(test: object) -> str:
+def _reported_test(test: object) -> str:
     return str(test) if isinstance(test, float) else "its test part"

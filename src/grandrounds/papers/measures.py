@@ -80,17 +80,17 @@ def rounds_to_target(
     }
 
 
-def target_told(options: ReproduceOptions) -> str:
+def describe_target(options: ReproduceOptions) -> str:
     limit = plural(options.rounds, "round")
     return f"Rounds until the test F1 is {100 * options.target_f1:g}%; – where it is not within {limit}."
 
 
-def selection_told(runs: Mapping[str, Sequence[Run]], unit: str = ", in percent") -> str:
+def describe_selection(runs: Mapping[str, Sequence[Run]], unit: str = ", in percent") -> str:
     by = {run.result.selected_by for repeats in runs.values() for run in repeats if run.result}
     how = "in the round that validation data choose" if by == {"validation"} else "after the last round"
     return f"Measured on test {how}{unit}: nothing is selected on the test set."
 
 
-def left_out_told(runs: Mapping[str, Sequence[Run]]) -> list[str]:
+def describe_left_out(runs: Mapping[str, Sequence[Run]]) -> list[str]:
     names = sorted({name for repeats in runs.values() for run in repeats if run.result for name in run.result.left_out})
     return [f"No document's H falls into the interval of {', '.join(names)}: left out."] if names else []

@@ -94,8 +94,8 @@ class ReproduceOptions:
         return " ".join([*words, *(f"--{name} {value}" for name, value in options.items() if value is not None)])
 
     def texts(self) -> list[str]:
-        told = {key: placeless(value) for key, value in self.overrides.items()}
-        return [f"{key}={json.dumps(v) if isinstance(v, list) else v}" for key, v in told.items()]
+        reported = {key: placeless(value) for key, value in self.overrides.items()}
+        return [f"{key}={json.dumps(v) if isinstance(v, list) else v}" for key, v in reported.items()]
 
 
 def _options(algorithm: str) -> set[str]:

@@ -47,8 +47,8 @@ class Cell:
         return None if middle == inf else middle
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"paper": self.paper, "measured": self.middle}
-        return told if self.measured is None else {**told, "runs": list(self.measured)}
+        reported: dict[str, Any] = {"paper": self.paper, "measured": self.middle}
+        return reported if self.measured is None else {**reported, "runs": list(self.measured)}
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class PaperTable:
     """Over the rows' names."""
     columns: Sequence[str]
     rows: Sequence[Row]
-    notes: Sequence[str] = ()
+    footnotes: Sequence[str] = ()
     protocol: Sequence[Setting] = ()
     arms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What each run changed of the protocol."""
@@ -125,7 +125,7 @@ class PaperTable:
                 }
                 for row in self.rows
             ],
-            "notes": list(self.notes),
+            "footnotes": list(self.footnotes),
             "protocol": {line.name: {"paper": line.paper, "here": line.here} for line in self.protocol},
             "differs": self.differences,
             "arms": {name: dict(own) for name, own in self.arms.items()},
@@ -144,14 +144,14 @@ class PaperTable:
                 rows.append([f"*{section}*", *[""] * (len(head) - 1)])
             rows += [self._texts(row) for row in members]
         parts.append(_markdown(head, rows))
-        parts += ["\n".join(f"- {note}" for note in self.notes)] if self.notes else []
+        parts += ["\n".join(f"- {note}" for note in self.footnotes)] if self.footnotes else []
         if self.protocol:
             lines = [[s.name, s.paper, s.here, "differs" if s.differs else ""] for s in self.protocol]
             parts += ["## Protocol", _markdown(["setting", "paper", "here", ""], lines, words=4)]
         changed = {name: own for name, own in self.arms.items() if own}
         if changed:
-            told = [f"- {name}: {', '.join(f'`{k}={v}`' for k, v in own.items())}" for name, own in changed.items()]
-            parts.append("What an arm changes of it:\n\n" + "\n".join(told))
+            reported = [f"- {name}: {', '.join(f'`{k}={v}`' for k, v in own.items())}" for name, own in changed.items()]
+            parts.append("What an arm changes of it:\n\n" + "\n".join(reported))
         if self.search:
             chosen = [f"- {name}: `{found['chosen']}` of {_tried(found)}" for name, found in self.search.items()]
             parts.append("Learning rates, chosen by validation with the first seed:\n\n" + "\n".join(chosen))

@@ -24,7 +24,7 @@ from grandrounds.simulation.sweep import Arm
 Runner = Callable[[Sequence[Arm], Path], object]
 """Runs arms to their end in their folders; the path is where data starts."""
 
-TOLD: Mapping[str, Tell] = {
+SETTINGS: Mapping[str, Tell] = {
     "encoder": At("model.encoder", lambda encoder: Path(encoder).name),  # a folder's place is nobody's business
     "warm-up epochs": At("model.warm_up"),
     "partition": At("partition.scheme"),
@@ -83,13 +83,13 @@ class Paper:
     content: Callable[[str, ReproduceOptions], dict[str, Any]]
     """The protocol on a corpus, as a config's content."""
     stated: Callable[[str], Mapping[str, object]]
-    """What the paper says of its settings on a corpus, under the names of `told`."""
+    """What the paper says of its settings on a corpus, under the names of `reported`."""
     repeats: str
     """How often the paper runs, and what it reports."""
     corpora: Mapping[str, Place]
     """Those that it can be run on."""
-    told: Mapping[str, Tell] = field(default_factory=lambda: TOLD)
-    """The settings to be told, and what a config says of each."""
+    reported: Mapping[str, Tell] = field(default_factory=lambda: SETTINGS)
+    """The settings to be reported, and what a config says of each."""
     rounds: int = 30
     target_f1: float | None = 0.72
     """Where nobody wishes otherwise; None: it counts no rounds to a target."""
@@ -107,7 +107,7 @@ class Study:
         self.target = paper.targets[name]
         self.places, self.missing = places(paper, name, options)
         self.arms: dict[str, Overrides] = {}
-        self.notes: list[str] = []
+        self.footnotes: list[str] = []
         self.search: dict[str, dict[str, Any]] = {}
         self._ran: dict[tuple[str, str], Ran] = {}
 
@@ -131,13 +131,13 @@ class Study:
         self, corpus: str, arms: Mapping[str, Overrides], seeds: Sequence[int] | None = None, by_round: bool = False
     ) -> dict[str, list[Run]]:
         """The arms' runs, one a seed. An arm's name is its folder's, so that targets with the same arm share it; one
-        that has been run for longer is told, unless the target looks up rounds by their number."""
+        that has been run for longer is reported, unless the target looks up rounds by their number."""
         if self.options.search:
             arms = self._searched(corpus, arms, (seeds or self.seeds)[0])
         made = list(self._made(corpus, arms, seeds or self.seeds))
         self._finish(made)
         runs = {name: [read_run(arm.folder) for arm in made if arm.name == name] for name in arms}
-        self.arms.update({name: _told(own) for name, own in arms.items()})
+        self.arms.update({name: _reported(own) for name, own in arms.items()})
         if not by_round:
             self._note_longer(arms, runs)
         return runs
@@ -194,21 +194,21 @@ class Study:
         for name, repeats in runs.items():
             planned = max(run.planned or 0 for run in repeats)
             if planned > arms[name].get("federation.rounds", self.options.rounds):
-                self.notes.append(f"{name} had already been run for {planned} rounds, which stand here.")
+                self.footnotes.append(f"{name} had already been run for {planned} rounds, which stand here.")
 
     def finish(self, table: PaperTable) -> PaperTable:
         """The table, with all that a reader must know to judge it."""
         return replace(
             table,
             title=f"{self.paper.title}, {self.name}: {self.target.title}",
-            notes=[*self._places_told(), *table.notes, *self.notes, *self.missing],
+            footnotes=[*self._describe_places(), *table.footnotes, *self.footnotes, *self.missing],
             protocol=self._protocol(),
             arms=self.arms,
             search=self.search,
             command=self.options.command(self.paper.name, self.name),
         )
 
-    def _places_told(self) -> Iterator[str]:
+    def _describe_places(self) -> Iterator[str]:
         titles = {name: corpus.title for name, corpus in self.paper.corpora.items()}
         for theirs, ours in self.places.items():
             if theirs != ours:
@@ -226,7 +226,7 @@ class Study:
         theirs, ours = (joined(titles[name] for name in names) for names in (self.places, self.places.values()))
         return [
             Setting("corpus", theirs, ours, theirs != ours),
-            *settings(self.paper.told, list(self._ran.values())),
+            *settings(self.paper.reported, list(self._ran.values())),
             Setting("runs", self.paper.repeats, repeats, self.paper.repeats not in (NOT_SAID, repeats)),
             Setting("overrides", "", " ".join(self.options.texts())),
         ]
@@ -246,8 +246,8 @@ def places(paper: Paper, name: str, options: ReproduceOptions) -> tuple[dict[str
     missing = [sentence for sentence in lacks.values() if sentence]
     if len(missing) == len(wanted):
         nearest = corpora[next(iter(wanted.values()))].nearest
-        told = "; ".join(dict.fromkeys(part for sentence in missing for part in sentence.split("; ")))
-        raise GrandRoundsError(f"{told}; or try another one, such as --corpus {nearest}")
+        reported = "; ".join(dict.fromkeys(part for sentence in missing for part in sentence.split("; ")))
+        raise GrandRoundsError(f"{reported}; or try another one, such as --corpus {nearest}")
     return {theirs: ours for theirs, ours in wanted.items() if not lacks[theirs]}, missing
 
 
@@ -276,5 +276,5 @@ def _finished(arm: Arm) -> bool:
         folder.close()
 
 
-def _told(own: Overrides) -> Overrides:
+def _reported(own: Overrides) -> Overrides:
     return {key: str(value) if isinstance(value, Left) else placeless(value) for key, value in own.items()}

@@ -1,7 +1,7 @@
 """The settings of a protocol: what the paper says of each, what the configs that ran say, and whether the two differ.
 
 Nothing here is written by hand for a run: a paper declares its own settings once, configs are compared with them, and
-what a config sets that no paper speaks of is told too.
+what a config sets that no paper speaks of is reported too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from grandrounds.runs.provenance import placeless
 
 NOT_SAID = "not said"
 Tell = Callable[[Config], object]
-UNTOLD = {
+UNREPORTED = {
     *(f"data.{key}" for key in ("format", "train", "test", "options")),  # the corpus, which has a line of its own
     *("task.name", "task.labels", "task.pairs", "algorithm.name"),
     *(f"federation.{key}" for key in ("evaluate_on", "evaluate_every", "checkpoint_every", "keep_models", "policy")),
@@ -61,7 +61,7 @@ class Ran:
     corpus: str
     config: Config
     own: Collection[str]
-    """The keys that the arm is there to change: they are told with it, not with the protocol."""
+    """The keys that the arm is there to change: they are reported with it, not with the protocol."""
     stated: Mapping[str, object]
 
 
@@ -72,10 +72,10 @@ def agrees(paper: object, here: object) -> bool:
     return isclose(paper, here) if numbers else str(paper) == str(here)  # type: ignore[arg-type]
 
 
-def settings(told: Mapping[str, Tell], ran: Sequence[Ran]) -> list[Setting]:
-    """A line a setting: those that are told, then whatever else a config sets."""
-    lines = [_line(name, tell, ran) for name, tell in told.items()]
-    covered = {tell.key for tell in told.values() if isinstance(tell, At)}
+def settings(reported: Mapping[str, Tell], ran: Sequence[Ran]) -> list[Setting]:
+    """A line a setting: those that are reported, then whatever else a config sets."""
+    lines = [_line(name, tell, ran) for name, tell in reported.items()]
+    covered = {tell.key for tell in reported.values() if isinstance(tell, At)}
     lines += [_line(key, At(key, placeless), ran) for key in _others(ran, covered)]
     return [line for line in lines if line is not None]
 
@@ -120,7 +120,12 @@ def _others(ran: Sequence[Ran], covered: Collection[str]) -> Iterator[str]:
     for one in ran:
         for key, value in flat(one.config).items():
             section = key.partition(".")[0]
-            if key not in covered and key not in UNTOLD and key not in one.own and section not in ("sites", "compare"):
+            if (
+                key not in covered
+                and key not in UNREPORTED
+                and key not in one.own
+                and section not in ("sites", "compare")
+            ):
                 plain = value in (None, 0, False, "off") if section == "training" else value == _default(one, key)
                 if not plain:
                     there[key] = None

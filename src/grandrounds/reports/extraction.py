@@ -36,7 +36,7 @@ def extraction_page(documents: Sequence[Document], title: str, found: str = "rel
         if len(documents) > 1
     )
     relations = sum(len(document.relations) for document in documents)
-    told = ", ".join(
+    reported = ", ".join(
         (
             plural(len(documents), "document"),
             plural(totals.total(), "mention"),
@@ -49,7 +49,7 @@ def extraction_page(documents: Sequence[Document], title: str, found: str = "rel
     body = join(
         [
             tag("h1", title),
-            tag("p", f"{told}.{hint}", class_="sub"),
+            tag("p", f"{reported}.{hint}", class_="sub"),
             tag("ul", *legend, class_="legend"),
             tag("ul", *links, class_="documents"),
             *(_document(i, document, styles, found) for i, document in enumerate(documents)),
@@ -142,8 +142,8 @@ def _lanes(mentions: Sequence[Mention]) -> list[int]:
 
 
 def _about(mention: Mention) -> str:
-    told = (mention.type, mention.concept, mention.attributes.get("score"))
-    return " · ".join(part for part in told if part)
+    reported = (mention.type, mention.concept, mention.attributes.get("score"))
+    return " · ".join(part for part in reported if part)
 
 
 def _relation(number: int, document: Document, relation: Relation) -> Html:

@@ -25,14 +25,14 @@ from grandrounds.tasks.saved import load
 EMPTY = "documents without text"
 
 
-def heads_of(documents: Iterator[Tensor], step: Callable[[], None], notes: Counter[str]) -> Heads:
+def heads_of(documents: Iterator[Tensor], step: Callable[[], None], warnings: Counter[str]) -> Heads:
     sums = HeadSums()
     for seen in documents:
         sums.add(seen)
         if seen.numel():
             step()
         else:
-            notes[EMPTY] += 1
+            warnings[EMPTY] += 1
     return sums.result()
 
 
@@ -43,8 +43,8 @@ def readers_of(models: Sequence[Path]) -> dict[str, Encoder]:
     readers = dict(zip(_names(models), map(_encoder, models), strict=True))
     shapes = {name: _shape(encoder.config, name) for name, encoder in readers.items()}
     if len(set(shapes.values())) > 1:
-        told = [f"{name} has {layers} layers of {heads}" for name, (layers, heads) in shapes.items()]
-        raise ConfigError(f"heads are compared one by one, so models need as many: {listed(told)}")
+        reported = [f"{name} has {layers} layers of {heads}" for name, (layers, heads) in shapes.items()]
+        raise ConfigError(f"heads are compared one by one, so models need as many: {listed(reported)}")
     return readers
 
 
@@ -85,12 +85,12 @@ def _shape(config: Any, name: str) -> tuple[int, int]:
         raise ConfigError(f"'{name}' has no attention heads; take a transformer, such as BERT") from None
 
 
-def texts_of(format: str, paths: Sequence[Path], notes: Counter[str]) -> Iterator[str]:
-    for document in each(format, paths, notes):
+def texts_of(format: str, paths: Sequence[Path], warnings: Counter[str]) -> Iterator[str]:
+    for document in each(format, paths, warnings):
         if document.text.strip():
             yield document.text
         else:
-            notes[EMPTY] += 1
+            warnings[EMPTY] += 1
 
 
 def write_heads(folder: Path, found: Mapping[str, Heads]) -> None:

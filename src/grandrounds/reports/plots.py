@@ -96,8 +96,8 @@ def bytes_per_site_and_round(names: Sequence[str], up: Sequence[float], down: Se
         for values, shift, colour, way in ((up, -0.19, SERIES[0], "up"), (down, 0.19, SERIES[5], "down")):
             axes.barh(rows + shift, np.maximum(values, least) - least, 0.34, least, color=colour, label=way)
             for row, value in zip(rows, values, strict=True):
-                told = f"\u00a0{byte_size(value)}" if value > 0 else "\u00a0nothing travels"
-                axes.text(max(value, least), row + shift, told, va="center", fontsize=8.5)
+                reported = f"\u00a0{byte_size(value)}" if value > 0 else "\u00a0nothing travels"
+                axes.text(max(value, least), row + shift, reported, va="center", fontsize=8.5)
         axes.set_xscale("log")
         axes.set_xlim(least, max((*up, *down, least)) * 8)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: byte_size(value)))
@@ -133,15 +133,15 @@ def holdings(sites: Sequence[SiteRow]) -> Html:
 
 
 @dataclass(frozen=True)
-class Dealt:
-    """A corpus as it was dealt to sites; `name` is what its panel is called."""
+class PartitionRows:
+    """A corpus as it was partitioned over sites; `name` is what its panel is called."""
 
     sites: Sequence[SiteRow]
     left_out: Sequence[str] = ()
     name: str = ""
 
 
-def documents_and_entropy(title: str, *corpora: Dealt) -> Html:
+def documents_and_entropy(title: str, *corpora: PartitionRows) -> Html:
     """As FedLCC's Figure 2 (2024), a panel a corpus: documents a site as bars; above them H, its mean and range."""
     return svg(title, 3.6 * len(corpora), *(partial(_documents_and_entropy, corpus) for corpus in corpora))
 
@@ -171,7 +171,7 @@ def _line(axes: Axes, curve: Curve, colour: str, style: str) -> None:
             axes.plot([round], [score], "o", ms=8, mfc="none", mec=colour, mew=1.6)
 
 
-def _documents_and_entropy(corpus: Dealt, axes: Axes) -> None:
+def _documents_and_entropy(corpus: PartitionRows, axes: Axes) -> None:
     """Bars keep to the lower part and H to the upper one, so that neither hides the other."""
     sites, places = corpus.sites, range(len(corpus.sites))
     spreads = [(place, site.entropy) for place, site in enumerate(sites) if site.entropy]

@@ -43,27 +43,27 @@ def unfinished(run: Run) -> Html:
 
 def lead(run: Run) -> Html:
     """What came out, against what costs nothing."""
-    test, objective, told = run.test, run.objective, []
+    test, objective, reported = run.test, run.objective, []
     value = test.value(objective) if test else None
     if test is None or value is None:
-        told.append("No score on a test set was recorded.")
+        reported.append("No score on a test set was recorded.")
     else:
         size = " with ".join(plural(number, thing) for thing, number in test.size.items())
         size = f" of {size}" if size else ""
         who = "the sites' own models reach" if test.learners else "the model reaches"
-        told.append(f"On the test set{size}, {who} {objective.name} {score(value)}.")
+        reported.append(f"On the test set{size}, {who} {objective.name} {score(value)}.")
         if run.baseline:
             name, bar = run.baseline
             gap = value - bar
             side = f"{score(gap)} above" if gap > 0 else f"{score(-gap)} below" if gap < 0 else "exactly"
-            told.append(f"That is {side} the trivial baseline ({name}: {score(bar)}).")
+            reported.append(f"That is {side} the trivial baseline ({name}: {score(bar)}).")
             if not objective.better(value, bar):
-                told.append("A rule that reads no text does as well.")
+                reported.append("A rule that reads no text does as well.")
     if run.result and run.result.best_round is not None and run.result.selected_by == "validation":
-        told.append(f"The model of round {run.result.best_round} was kept, the best on the validation set.")
+        reported.append(f"The model of round {run.result.best_round} was kept, the best on the validation set.")
     elif run.result:
-        told.append("The model of the last round was kept; none was chosen by its score.")
-    return tag("p", " ".join(told), class_="lead")
+        reported.append("The model of the last round was kept; none was chosen by its score.")
+    return tag("p", " ".join(reported), class_="lead")
 
 
 def figures(run: Run) -> Html:
@@ -93,15 +93,15 @@ def by_round(run: Run) -> Html:
     if not any(curve.points for curve in curves):
         return Html("")
     word = run.objective.name
-    told = [f"{word}, {MEANING[word]}, after each round." if word in MEANING else f"{word} after each round."]
+    reported = [f"{word}, {MEANING[word]}, after each round." if word in MEANING else f"{word} after each round."]
     if run.baseline:
-        told.append("The dashed line is the trivial baseline on the test set: what it takes no model to reach.")
+        reported.append("The dashed line is the trivial baseline on the test set: what it takes no model to reach.")
     if kept is not None:
-        told.append(f"The ring marks round {kept}, whose model was kept.")
+        reported.append(f"The ring marks round {kept}, whose model was kept.")
     if curves[0].points and curves[1].points:
-        told.append("Test scores are shown for the reader only; the choice of a round never sees them.")
+        reported.append("Test scores are shown for the reader only; the choice of a round never sees them.")
     picture = plots.by_round(f"{word} after each round", curves, dict([run.baseline] if run.baseline else []), word)
-    return join([tag("h2", "Round by round"), tag("figure", picture, tag("figcaption", " ".join(told)))])
+    return join([tag("h2", "Round by round"), tag("figure", picture, tag("figcaption", " ".join(reported)))])
 
 
 def by_rank(run: Run) -> Html:
@@ -120,14 +120,14 @@ def ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
     if not any(curve.points for curve in curves):
         return Html("")
     lines = dict(sorted({run.baseline for run in runs if run.objective == AUC and run.baseline}))
-    told = "Precision and recall as answers are taken from the surest on; the area under a curve is its AUC."
+    reported = "Precision and recall as answers are taken from the surest on; the area under a curve is its AUC."
     if lines:
-        told += " The dashed line is the share of right answers among all: what any order of them comes to."
+        reported += " The dashed line is the share of right answers among all: what any order of them comes to."
     alone = list(dict.fromkeys(name for name, run in zip(names, runs, strict=True) if run.test and run.test.learners))
     if alone:
-        told += f" Without a curve, since each site has a model of its own: {listed(alone)}."
+        reported += f" Without a curve, since each site has a model of its own: {listed(alone)}."
     picture = plots.precision_by_recall("Precision over recall on the test set", curves, lines)
-    return tag("figure", picture, tag("figcaption", told))
+    return tag("figure", picture, tag("figcaption", reported))
 
 
 def by_diagnostics(run: Run) -> Html:
@@ -136,19 +136,19 @@ def by_diagnostics(run: Run) -> Html:
 
 
 def diagnosed(runs: Sequence[Run], names: Sequence[str]) -> Html:
-    """What the algorithms of one or several runs told of their rounds, a panel each; empty where none did."""
+    """What the algorithms of one or several runs reported by round, a panel each; empty where none did."""
     given = dict.fromkeys(name for run in runs for line in run.rounds for name in line.diagnostics)
     if not given:
         return Html("")
     panels = {
-        DIAGNOSTICS.get(told, (told, ""))[0]: [
-            plots.Curve(name, run.diagnosed(told)) for name, run in zip(names, runs, strict=True)
+        DIAGNOSTICS.get(reported, (reported, ""))[0]: [
+            plots.Curve(name, run.diagnosed(reported)) for name, run in zip(names, runs, strict=True)
         ]
-        for told in given
+        for reported in given
     }
-    meanings = [DIAGNOSTICS[told][1] for told in given if told in DIAGNOSTICS]
-    told = f"Means over the sites of each round. {'; '.join(meanings)}." if meanings else "Means over the sites."
-    return tag("figure", plots.diagnostics("Inside the algorithm, by round", panels), tag("figcaption", told))
+    meanings = [DIAGNOSTICS[reported][1] for reported in given if reported in DIAGNOSTICS]
+    reported = f"Means over the sites of each round. {'; '.join(meanings)}." if meanings else "Means over the sites."
+    return tag("figure", plots.diagnostics("Inside the algorithm, by round", panels), tag("figcaption", reported))
 
 
 def by_class(run: Run) -> Html:
@@ -159,9 +159,9 @@ def by_class(run: Run) -> Html:
         return join([tag("h2", "Masked word pieces"), _language(test), _learners(run, test)])
     parts = [tag("h2", "Class by class")]
     if test.per_class:
-        told = "Each bar is a class's F1, with its precision and recall marked; its support stands in brackets."
+        reported = "Each bar is a class's F1, with its precision and recall marked; its support stands in brackets."
         more = f" The {plots.MOST_BARS} commonest of {len(test.per_class)} are drawn."
-        caption = told + (more if len(test.per_class) > plots.MOST_BARS else "")
+        caption = reported + (more if len(test.per_class) > plots.MOST_BARS else "")
         parts.append(tag("figure", plots.f1_by_class(test.per_class), tag("figcaption", caption)))
     return join([*parts, _scores(test), _learners(run, test) if test.auc is None else ""])
 
@@ -171,7 +171,7 @@ def by_site(run: Run) -> Html:
     if not sites:
         return Html("")
     sizes = [site.examples for site in sites]
-    told = (
+    reported = (
         f"{plural(len(sites), 'site holds', 'sites hold')} {plural(sum(sizes), 'example')}; "
         f"the smallest {count(min(sizes))}, the median {count(round(median(sizes)))}, "
         f"the largest {count(max(sizes))}."
@@ -193,21 +193,21 @@ def by_site(run: Run) -> Html:
     numbers = tag("details", tag("summary", title), table(head, rows, 2))
     picture = tag("figure", plots.holdings(sites), tag("figcaption", _reading(len(sites))))
     tangled = how_tangled(sites, run.result.left_out if run.result else ())
-    return join([tag("h2", "Who holds what"), tag("p", told), picture, tangled, numbers])
+    return join([tag("h2", "Who holds what"), tag("p", reported), picture, tangled, numbers])
 
 
 def how_tangled(sites: Sequence[SiteRow], left_out: Sequence[str]) -> Html:
-    """Documents and structural entropy by site; empty where they were not dealt by it."""
+    """Documents and structural entropy by site; empty where they were not partitioned by it."""
     if not any(site.entropy for site in sites):
         return Html("")
-    told = [
-        "Documents were dealt by their structural entropy H, an interval a site.",
+    reported = [
+        "Documents were partitioned by their structural entropy H, an interval a site.",
         "Bars are documents, dots a site's mean H, lines the range from its plainest document to its most tangled.",
     ]
     if left_out:
-        told.append(f"An empty interval is left out: {listed(tuple(left_out))}.")
-    picture = plots.documents_and_entropy("Documents and structural entropy at each site", plots.Dealt(sites))
-    return tag("figure", picture, tag("figcaption", " ".join(told)))
+        reported.append(f"An empty interval is left out: {listed(tuple(left_out))}.")
+    picture = plots.documents_and_entropy("Documents and structural entropy at each site", plots.PartitionRows(sites))
+    return tag("figure", picture, tag("figcaption", " ".join(reported)))
 
 
 def missing(run: Run) -> Html:
@@ -285,11 +285,11 @@ def _scores(test: Score) -> Html:
     ]
     rows.append(["all", score(test.precision), score(test.recall), score(test.f1), count(test.n or 0)])
     further = {"accuracy": test.accuracy} | test.further()
-    told = ", ".join(f"{name} {score(value)}" for name, value in further.items() if value is not None)
+    reported = ", ".join(f"{name} {score(value)}" for name, value in further.items() if value is not None)
     return join(
         [
             table(["class", "precision", "recall", "F1", "support"], rows),
-            tag("p", f"Further figures: {told}.", class_="soft") if told else "",
+            tag("p", f"Further figures: {reported}.", class_="soft") if reported else "",
         ]
     )
 
@@ -304,14 +304,14 @@ def _learners(run: Run, test: Score) -> Html:
     values = sorted(scores.values())
     word, std = objective.name, test.std(objective)
     deviation = "" if std is None else f", standard deviation {score(std)}"
-    told = (
+    reported = (
         f"Here {plural(len(scores), 'site')} learned alone. {word} lies between {score(values[0])} and "
         f"{score(values[-1])}, median {score(median(values))}{deviation}."
     )
     best = sorted(scores.items(), key=lambda item: (objective.rank(item[1]), item[0]))
     rows = [[name, score(value)] for name, value in best[:MOST_ROWS]]
     title = f"{word} by site" + (f": the {MOST_ROWS} best" if len(best) > MOST_ROWS else "")
-    return join([tag("p", told), tag("details", tag("summary", title), table(["site", word], rows))])
+    return join([tag("p", reported), tag("details", tag("summary", title), table(["site", word], rows))])
 
 
 def _warnings(warnings: dict[str, int]) -> list[list[str]]:

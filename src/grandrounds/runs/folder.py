@@ -51,7 +51,7 @@ class RunFolder:
                     shutil.rmtree(left) if left.is_dir() else left.unlink()
 
     def claim(self, config: Config) -> None:
-        """From here on the folder holds this run and no other: its data could be read and dealt out."""
+        """From here on the folder holds this run and no other: its data could be read and partitioned."""
         write_whole(self.path / "config.toml", config.to_toml().encode())
 
     def _same_run(self, config: Config) -> None:

@@ -319,7 +319,7 @@ class RoundLoop:
             peak_memory_mb=peak_memory_mb(),
             sites=tuple(self.setup.table),
             left_out=tuple(self.setup.left_out),
-            warnings=dict(self.setup.notes),
+            warnings=dict(self.setup.warnings),
             audit_head=self.audit.head,
             **self.provenance,
         )

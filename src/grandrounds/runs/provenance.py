@@ -69,7 +69,7 @@ def placeless(value: Any) -> Any:
 
 
 def _program(path: str) -> str:
-    """A command by its name, a module or script by what python is told."""
+    """A command by its name, a module or script by what python was given."""
     name = Path(path).stem if Path(path).stem != "__main__" else Path(path).parent.name
     if name in ("", "-c", "-m"):
         return "python"

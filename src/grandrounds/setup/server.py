@@ -51,7 +51,7 @@ class ServerSetup:
     expected: Expected
     table: Sequence[SiteRow]
     left_out: Sequence[str]
-    notes: Mapping[str, int]
+    warnings: Mapping[str, int]
     at_sites: frozenset[str] = frozenset()
     """Parts that each site has for itself: validation, test."""
 

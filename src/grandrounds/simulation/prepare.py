@@ -1,4 +1,4 @@
-"""From a config to a federation that can start: corpora read, examples split and dealt out, features made once.
+"""From a config to a federation that can start: corpora read, examples split and partitioned, features made once.
 
 Every process of a run builds the same from the same config; only a learnt vocabulary is an artefact in the run folder.
 """
@@ -76,18 +76,18 @@ class Simulation(ServerSetup):
 
 
 def prepare(config: Config, base: Path, folder: Path) -> Simulation:
-    """Read, split, deal out and tokenise; DataError or ConfigError before anything is trained."""
+    """Read, split, partition and tokenise; DataError or ConfigError before anything is trained."""
     torch.set_num_threads(config.threads)
     corpora = _Corpora(config, base)
     task = TASKS[config.task["name"]].of(config.task_options(), corpora.training_documents()).at(base)
     examples, left = task.examples(corpora.documents)
     if not examples:
         raise no_example(task, "the corpora hold", left)
-    notes = corpora.notes + Counter(left)
-    notes.update(without_patient(corpora.training_documents(), config.partition.unit or task.unit))
+    warnings = corpora.warnings + Counter(left)
+    warnings.update(without_patient(corpora.training_documents(), config.partition.unit or task.unit))
     rows = _Rows(config, task, corpora, examples)
     if config.data.mask_overlap:
-        notes.update(corpora.mask(config, examples, rows.dealt.sites))
+        warnings.update(corpora.mask(config, examples, rows.partition.sites))
         examples = task.examples(corpora.documents)[0]
     if isinstance(task, KnowsFacts):
         examples = task.mark_known(examples, rows.training(config, examples, corpora))
@@ -97,12 +97,12 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     own = corpora_encoded.of(config.model.encoder, config.training)
     algorithm, model = config.make_algorithm(), own.spec.initial_model()
     manifest = manifest_of(model, algorithm)
-    table = rows.dealt.table(
+    table = rows.partition.table(
         [task.answers(example) for example in examples], [str(example.document) for example in examples]
     )
-    _check_names(config, rows.dealt.sites)
+    _check_names(config, rows.partition.sites)
     sites = {}
-    for name, members in _pooled(rows.dealt.sites, algorithm.pooled).items():
+    for name, members in _pooled(rows.partition.sites, algorithm.pooled).items():
         # Where all data is in one place, no site has anything special.
         about = SiteSection() if algorithm.pooled else config.site(name)
         training = config.training if algorithm.pooled else config.training_at(name)
@@ -129,7 +129,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
             held[part] = Split(theirs.features, made, documents=documents_of(task, theirs.features, made, examples))
         sites[name] = SiteData(registration, held, theirs.spec, _policy(about, config, base), _attack(about))
     if len(task.labels) > 1:
-        _note_single_class(table, notes)
+        _note_single_class(table, warnings)
     expected = expected_of(
         model, manifest, task, (len(public.examples), public.digest) if public else (0, ""), algorithm
     )
@@ -140,8 +140,8 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         public,
         expected,
         table,
-        rows.dealt.left_out,
-        dict(notes),
+        rows.partition.left_out,
+        dict(warnings),
         at_sites=rows.at_all_sites(),
         sites=sites,
     )
@@ -235,7 +235,7 @@ class _EncodedCorpora:
     def _counted(self, count: Counting) -> Mapping[str, int]:
         """What sites would upload for a vocabulary, summed: strings that enough of a site's documents have."""
         least, total = self._config.model.vocabulary_documents, Counter[str]()
-        for name, rows in sorted(self._rows.dealt.sites.items()):
+        for name, rows in sorted(self._rows.partition.sites.items()):
             texts: dict[int, list[str]] = {}
             for row in rows:
                 texts.setdefault(self._examples[row].document, []).append(self._task.text(self._examples[row]))
@@ -290,7 +290,7 @@ class _Corpora:
     """Documents of all parts end to end, and which of them belong to which part."""
 
     def __init__(self, config: Config, base: Path) -> None:
-        self.notes: Counter[str] = Counter()
+        self.warnings: Counter[str] = Counter()
         self.documents: list[Document] = []
         self.parts: dict[str, range] = {}
         data = config.data
@@ -328,7 +328,7 @@ class _Corpora:
         """As they were read, with nothing masked."""
 
     def _add(self, name: str, source: Source, part: str | None = None) -> None:
-        documents = read_source(source, part or name, self.notes)
+        documents = read_source(source, part or name, self.warnings)
         self.parts[name] = range(len(self.documents), len(self.documents) + len(documents))
         self.documents += documents
 
@@ -409,7 +409,7 @@ class _Rows:
             )
         if task.whole != unit:
             by_part = {part: units_of(_examples(units), unit) for part, units in by_part.items()}
-        self.dealt = _deal(config, by_part)
+        self.partition = _deal(config, by_part)
 
     def at(self, site: str) -> Mapping[str, Sequence[int]]:
         """What a site has for itself beside its training data."""
@@ -423,7 +423,7 @@ class _Rows:
     def training(self, config: Config, examples: Sequence[Any], corpora: _Corpora) -> list[Document]:
         """The documents that sites train on, and the server's where it trains."""
         served = self.served["public"] if config.model.warm_up or config.needs_public else []
-        held = {examples[row].document for rows in (*self.dealt.sites.values(), served) for row in rows}
+        held = {examples[row].document for rows in (*self.partition.sites.values(), served) for row in rows}
         return [corpora.documents[i] for i in sorted(held)]
 
 
@@ -432,16 +432,16 @@ def _deal(config: Config, by_part: Mapping[str, Sequence[Unit]]) -> Partition:
         sites = {part.removeprefix(TRAIN_OF): tuple(_examples(units)) for part, units in sorted(by_part.items())}
         empty = tuple(name for name, rows in sites.items() if not rows)
         return Partition("sites", {name: rows for name, rows in sites.items() if rows}, empty)
-    deal = config.partition
+    chosen = config.partition
     return partition(
         by_part["train"],
-        deal.scheme,
-        sites=deal.sites,
+        chosen.scheme,
+        sites=chosen.sites,
         seed=config.seed,
-        by=deal.by,
-        alpha=deal.alpha,
-        entropy=deal.entropy,
-        edges=deal.edges,
+        by=chosen.by,
+        alpha=chosen.alpha,
+        entropy=chosen.entropy,
+        edges=chosen.edges,
     )
 
 
@@ -470,7 +470,7 @@ def _attack(about: SiteSection) -> Step | None:
     return ATTACKS.get(about.attack)
 
 
-def _note_single_class(table: Sequence[SiteRow], notes: Counter[str]) -> None:
+def _note_single_class(table: Sequence[SiteRow], warnings: Counter[str]) -> None:
     single = sum(len(row.labels) == 1 for row in table)
     if single:
-        notes["sites whose examples are all of one class"] = single
+        warnings["sites whose examples are all of one class"] = single

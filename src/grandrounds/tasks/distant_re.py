@@ -33,7 +33,7 @@ from grandrounds.models.bag_attention import (
     bag_mean,
     bag_softmax,
     largest_in_bag,
-    surest,
+    most_confident,
 )
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair
@@ -290,7 +290,7 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
     def grade(self, reading: Reading, batch: DistantRows) -> Tensor:
         logits = reading.logits
         if self.options.bag == "one":
-            logits = logits[surest(logits.log_softmax(dim=1), batch.bag, batch.labels)]
+            logits = logits[most_confident(logits.log_softmax(dim=1), batch.bag, batch.labels)]
         return F.cross_entropy(logits, batch.labels)  # Eq. 3
 
     def outputs(self, model: Any, batch: DistantRows) -> Tensor:

@@ -19,8 +19,8 @@ SECOND = f"7|{TEXT}|fever|88|93|penicillin|109|119\n"
 DOSE = f"7|{TEXT}|5 mg|120|124|penicillin|109|119\n"
 
 
-def documents(content: str, notes: Counter[str] | None = None, path: Path = AE) -> list[Document]:
-    return list(ade.parse(content, path, Counter() if notes is None else notes))
+def documents(content: str, warnings: Counter[str] | None = None, path: Path = AE) -> list[Document]:
+    return list(ade.parse(content, path, Counter() if warnings is None else warnings))
 
 
 def named(document: Document) -> list[tuple[int, str, str]]:
@@ -28,8 +28,8 @@ def named(document: Document) -> list[tuple[int, str, str]]:
 
 
 def test_the_lines_of_a_sentence_become_one_document_with_each_name_in_its_place():
-    notes: Counter[str] = Counter()
-    assert documents(FIRST + SECOND, notes) == [
+    warnings: Counter[str] = Counter()
+    assert documents(FIRST + SECOND, warnings) == [
         Document(
             "DRUG-AE.rel:1",
             TEXT,
@@ -44,7 +44,7 @@ def test_the_lines_of_a_sentence_become_one_document_with_each_name_in_its_place
             {"pmid": "7"},
         )
     ]
-    assert notes == {}
+    assert warnings == {}
 
 
 def test_a_name_that_occurs_twice_is_where_its_offset_says_in_any_case():
@@ -60,38 +60,38 @@ def test_a_name_that_occurs_twice_is_where_its_offset_says_in_any_case():
 def test_names_may_lie_in_one_another_and_inside_of_words():
     text = "Lithium toxicity and azithromycin-induced lithium-like toxicity"
     content = f"7|{text}|Lithium toxicity|20|36|Lithium|20|27\n7|{text}|toxicity|75|83|thro|44|48\n"
-    notes: Counter[str] = Counter()
-    (document,) = documents(content, notes)
+    warnings: Counter[str] = Counter()
+    (document,) = documents(content, warnings)
     assert named(document) == [
         (0, "Lithium", "Drug"),
         (0, "Lithium toxicity", "AdverseEffect"),
         (24, "thro", "Drug"),
         (55, "toxicity", "AdverseEffect"),
     ]
-    assert notes == {}
+    assert warnings == {}
 
 
 def test_what_is_not_found_is_left_out_with_its_relations_and_what_is_guessed_is_counted():
-    notes: Counter[str] = Counter()
-    (document,) = documents(FIRST + SECOND.replace("|fever|", "|coma|"), notes)
+    warnings: Counter[str] = Counter()
+    (document,) = documents(FIRST + SECOND.replace("|fever|", "|coma|"), warnings)
     assert [mention.type for mention in document.mentions] == ["AdverseEffect", "Drug"]
     assert len(document.relations) == 1
-    assert notes == {ade.LOST: 1, ade.UNRELATED: 1}
-    notes.clear()
+    assert warnings == {ade.LOST: 1, ade.UNRELATED: 1}
+    warnings.clear()
     # No two offsets agree, so the first of each is as good as another; a whole word is better than a part of one.
-    (document,) = documents("7|Penicillins, rash, rash, penicillin|rash|1|5|penicillin|1000|1010\n", notes)
+    (document,) = documents("7|Penicillins, rash, rash, penicillin|rash|1|5|penicillin|1000|1010\n", warnings)
     assert named(document) == [(13, "rash", "AdverseEffect"), (25, "penicillin", "Drug")]
-    assert notes == {ade.GUESSED: 2}
+    assert warnings == {ade.GUESSED: 2}
 
 
 def test_the_same_sentence_of_two_abstracts_and_the_same_line_twice_count_once():
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     other = FIRST.replace("7|", "8|", 1).replace("98|102", "398|402").replace("109|119", "409|419")
-    (document,) = documents(FIRST + FIRST + other, notes)
+    (document,) = documents(FIRST + FIRST + other, warnings)
     assert len(document.mentions) == 2
     assert len(document.relations) == 1
     assert document.attributes == {"pmid": "7|8"}
-    assert notes == {ade.TWICE: 2, ade.AGAIN: 1}
+    assert warnings == {ade.TWICE: 2, ade.AGAIN: 1}
 
 
 def test_effects_doses_and_sentences_without_are_joined_when_read_together(tmp_path: Path):
@@ -110,11 +110,11 @@ def test_effects_doses_and_sentences_without_are_joined_when_read_together(tmp_p
         ("DRUG-AE", (2, 0)),
         ("DRUG-DOSE", (2, 3)),
     ]
-    assert corpus.notes == {ade.AGAIN: 1}
+    assert corpus.warnings == {ade.AGAIN: 1}
     folder = read(tmp_path, "ade")
     assert [document.text for document in folder.documents] == ["No harm.", "None | at all.", TEXT]
     assert folder.documents[2].mentions == both.mentions
-    assert folder.notes == {
+    assert folder.warnings == {
         ade.AGAIN: 2,
         "files or folders passed over, not ending in .rel or NEG.txt": 1,
     }

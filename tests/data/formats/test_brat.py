@@ -34,13 +34,13 @@ ANN = (
 KEPT = "E1\tStop:T5 Theme:T1\nA4\tNegated E1\n#1\tAnnotatorNotes T1\tsecond reader agrees"
 
 
-def document(ann: str = ANN, notes: Counter[str] | None = None) -> Document:
-    return parse(TEXT, ann, "note", Path("note.ann"), Counter() if notes is None else notes)
+def document(ann: str = ANN, warnings: Counter[str] | None = None) -> Document:
+    return parse(TEXT, ann, "note", Path("note.ann"), Counter() if warnings is None else warnings)
 
 
 def test_a_pair_of_files_becomes_a_document():
-    notes: Counter[str] = Counter()
-    assert document(notes=notes) == Document(
+    warnings: Counter[str] = Counter()
+    assert document(warnings=warnings) == Document(
         "note",
         TEXT,
         (Span(0, 39), Span(40, 61)),
@@ -59,7 +59,7 @@ def test_a_pair_of_files_becomes_a_document():
         ),
         {"brat": KEPT},
     )
-    assert notes == {
+    assert warnings == {
         pieces.CHOICES["keep"]: 1,
         "events kept for writing, of no other use here": 1,
         "attributes of events kept for writing, of no other use here": 1,
@@ -84,8 +84,8 @@ def test_folders_nest_and_files_without_a_partner_are_told(tmp_path: Path):
     (tmp_path / "annotation.conf").write_text("")
     corpus = read(tmp_path, "brat")
     assert [document.id for document in corpus.documents] == ["bare", "ward/note"]
-    assert corpus.notes["texts without annotations (.ann), read as having none"] == 1
-    assert corpus.notes["files passed over, neither .txt nor .ann"] == 1
+    assert corpus.warnings["texts without annotations (.ann), read as having none"] == 1
+    assert corpus.warnings["files passed over, neither .txt nor .ann"] == 1
     assert read(tmp_path / "ward" / "note.ann", "brat").documents[0].mentions == corpus.documents[1].mentions
     assert write("brat", corpus.documents, tmp_path / "out") == {}
     assert read(tmp_path / "out", "brat").documents == corpus.documents
@@ -102,12 +102,12 @@ def test_documents_of_other_sources_are_written_with_what_brat_can_hold(tmp_path
         entities=(Entity("D1", "B", (0, 1, 2)), Entity("D2", "B", (0,))),
         relations=(Relation("r", "D1", "D2"),),
     )
-    notes = write("brat", [composite], tmp_path)
+    warnings = write("brat", [composite], tmp_path)
     assert (tmp_path / "a.tsv_1.ann").read_text() == (
         "T1\tMy_type 0 1\tx\nT2\tB 2 3\ty\nT3\tB 4 5\tz\nR1\tr Arg1:T1 Arg2:T1\n*\tEquiv T2 T3\n"
         "N1\tReference T1 D1\nN2\tReference T1 D2\nN3\tReference T2 D1\nN4\tReference T3 D1\n"
     )
-    assert notes == {
+    assert warnings == {
         "document ids changed to be file names": 1,
         "mentions given new ids": 3,
         "types and names with white space, written with '_'": 1,
@@ -126,32 +126,32 @@ def test_equivalences_that_share_a_mention_are_one_entity():
 
 
 def test_mentions_in_pieces_are_joined_where_that_is_chosen():
-    notes: Counter[str] = Counter()
-    joined = parse(TEXT, ANN, "note", Path("note.ann"), notes, discontinuous="join")
+    warnings: Counter[str] = Counter()
+    joined = parse(TEXT, ANN, "note", Path("note.ann"), warnings, discontinuous="join")
     assert joined.mentions[1] == replace(document().mentions[1], fragments=())
     assert joined.surface(joined.mentions[1]) == "renal and\nliver failure"
     assert replace(joined, mentions=document().mentions) == document()
-    assert notes[pieces.CHOICES["join"]] == 1
+    assert warnings[pieces.CHOICES["join"]] == 1
 
 
 def test_mentions_in_pieces_are_left_out_where_that_is_chosen_and_all_that_refers_to_them():
     ann = ANN + "*\tEquiv T2 T3\nE2\tStop:T5 Theme:T2\nA5\tNegated E2\n#2\tAnnotatorNotes R1\twhy\n"
-    notes: Counter[str] = Counter()
-    dropped = parse(TEXT, ann, "note", Path("note.ann"), notes, discontinuous="drop")
+    warnings: Counter[str] = Counter()
+    dropped = parse(TEXT, ann, "note", Path("note.ann"), warnings, discontinuous="drop")
     assert [mention.id for mention in dropped.mentions] == ["T1", "T3", "T5"]
     assert [(entity.id, entity.mentions) for entity in dropped.entities] == [("T1", (0, 2)), ("T3", (1,))]
     assert [relation.mentions for relation in dropped.relations] == [(2, 1)]
     assert dropped.attributes == {"brat": KEPT}
-    assert notes[pieces.CHOICES["drop"]] == notes["relations of mentions left out, left out too"] == 1
-    assert notes["lines kept for writing that refer to what was left out, left out too"] == 3
+    assert warnings[pieces.CHOICES["drop"]] == warnings["relations of mentions left out, left out too"] == 1
+    assert warnings["lines kept for writing that refer to what was left out, left out too"] == 3
 
 
 @pytest.mark.parametrize("choice", ["join", "drop"])
 def test_pieces_on_two_lines_with_nothing_between_them_are_whole(choice: str):
-    notes: Counter[str] = Counter()
-    found = parse("bad\nback", "T1\tADR 0 3;4 8\tbad back\n", "x", Path("x"), notes, discontinuous=choice)
+    warnings: Counter[str] = Counter()
+    found = parse("bad\nback", "T1\tADR 0 3;4 8\tbad back\n", "x", Path("x"), warnings, discontinuous=choice)
     assert found.mentions == (Mention(0, 8, "ADR", "T1"),)
-    assert notes == {pieces.WHOLE: 1}
+    assert warnings == {pieces.WHOLE: 1}
 
 
 def test_what_to_do_with_pieces_is_checked(tmp_path: Path):
@@ -161,10 +161,10 @@ def test_what_to_do_with_pieces_is_checked(tmp_path: Path):
 
 
 def test_an_attribute_given_twice_is_counted():
-    notes: Counter[str] = Counter()
-    again = document(ANN + "A9\tDose T1 5 mg\n", notes)
+    warnings: Counter[str] = Counter()
+    again = document(ANN + "A9\tDose T1 5 mg\n", warnings)
     assert again.mentions[0].attributes["Dose"] == "100 mg"
-    assert notes["attributes given twice, of which the first was kept"] == 1
+    assert warnings["attributes given twice, of which the first was kept"] == 1
 
 
 def test_breaks_are_checked():
@@ -216,13 +216,13 @@ WRAPPED = (
 
 def test_an_event_that_only_wraps_its_trigger_is_the_triggers_mention() -> None:
     text = "Aspirin without nausea"
-    notes: Counter[str] = Counter()
-    document = parse(text, WRAPPED, "a", Path("a.ann"), notes)
+    warnings: Counter[str] = Counter()
+    document = parse(text, WRAPPED, "a", Path("a.ann"), warnings)
     (relation,) = document.relations
     assert relation.mentions == (0, 1)
     assert document.mentions[1].attributes["Polarity"] == "NEG"
-    assert notes == {"groups of events or of another name than Equiv, kept for writing": 1}
-    written = render(document, notes)
+    assert warnings == {"groups of events or of another name than Equiv, kept for writing": 1}
+    written = render(document, warnings)
     assert "E1\tSymptom:T2\n" in written
     assert "R1\tCAUSES Arg1:T1 Arg2:E1\n" in written
     assert "*\tOVERLAP T1 E1\n" in written
@@ -230,9 +230,9 @@ def test_an_event_that_only_wraps_its_trigger_is_the_triggers_mention() -> None:
 
 
 def test_a_second_event_of_a_trigger_and_one_of_another_type_are_kept_as_lines() -> None:
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     lines = WRAPPED + "E2\tSymptom:T2\nE3\tOther:T1\nR2\tCAUSES Arg1:E3 Arg2:E2\n"
-    document = parse("Aspirin without nausea", lines, "a", Path("a.ann"), notes)
+    document = parse("Aspirin without nausea", lines, "a", Path("a.ann"), warnings)
     assert len(document.relations) == 1
-    assert notes["events kept for writing, of no other use here"] == 2
-    assert notes["relations between events kept for writing, of no other use here"] == 1
+    assert warnings["events kept for writing, of no other use here"] == 2
+    assert warnings["relations between events kept for writing, of no other use here"] == 1

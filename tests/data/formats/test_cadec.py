@@ -23,14 +23,14 @@ ANN = (
 )
 
 
-def document(ann: str = ANN, notes: Counter[str] | None = None, discontinuous: str = "keep") -> Document:
-    counted: Counter[str] = Counter() if notes is None else notes
+def document(ann: str = ANN, warnings: Counter[str] | None = None, discontinuous: str = "keep") -> Document:
+    counted: Counter[str] = Counter() if warnings is None else warnings
     return parse(TEXT, ann, "LIPITOR.1", Path("LIPITOR.1.ann"), counted, discontinuous)
 
 
 def test_a_post_becomes_a_document_that_knows_its_drug():
-    notes: Counter[str] = Counter()
-    assert document(notes=notes) == Document(
+    warnings: Counter[str] = Counter()
+    assert document(warnings=warnings) == Document(
         "LIPITOR.1",
         TEXT,
         (Span(0, 51), Span(52, 77), Span(78, 98)),
@@ -44,24 +44,24 @@ def test_a_post_becomes_a_document_that_knows_its_drug():
         tuple(Entity(f"T{i + 1}", "Drug" if i == 4 else "ADR", (i,)) for i in range(5)),
         attributes={"drug": "LIPITOR"},
     )
-    assert notes == {pieces.CHOICES["keep"]: 2, "annotators' notes left out": 1}
+    assert warnings == {pieces.CHOICES["keep"]: 2, "annotators' notes left out": 1}
 
 
 def test_pieces_are_joined_or_left_out_as_chosen():
-    notes: Counter[str] = Counter()
-    joined = document(notes=notes, discontinuous="join")
+    warnings: Counter[str] = Counter()
+    joined = document(warnings=warnings, discontinuous="join")
     assert [(m.id, m.start, m.end, m.fragments) for m in joined.mentions[2:]] == [
         ("T3", 52, 76, ()),
         ("T5", 78, 85, ()),
     ]
-    assert (notes[pieces.CHOICES["join"]], notes[TWICE]) == (2, 1)
-    dropped = document(notes=notes, discontinuous="drop")
+    assert (warnings[pieces.CHOICES["join"]], warnings[TWICE]) == (2, 1)
+    dropped = document(warnings=warnings, discontinuous="drop")
     assert [mention.id for mention in dropped.mentions] == ["T1", "T2", "T5"]
-    assert notes[pieces.CHOICES["drop"]] == 2
+    assert warnings[pieces.CHOICES["drop"]] == 2
 
 
 def test_mentions_that_do_not_fit_are_looked_for_nearby():
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     ann = (
         "T1\tADR 8 18\tbit drowsy\n"
         "T2\tADR 40 29\tlittle blurred vision\n"
@@ -70,10 +70,10 @@ def test_mentions_that_do_not_fit_are_looked_for_nearby():
         "T5\tADR 72 76;52 62\tpain Severe leg\n"
         "T6\tADR 52 58;58 62\tSevere  leg\n"
     )
-    found = document(ann, notes)
+    found = document(ann, warnings)
     assert [(m.id, m.start, m.end) for m in found.mentions] == [("T1", 9, 19), ("T2", 29, 50), ("T5", 52, 76)]
     assert found.mentions[2].fragments == (Span(52, 62), Span(72, 76))
-    assert (notes[align.MOVED], notes[align.LOST]) == (2, 3)
+    assert (warnings[align.MOVED], warnings[align.LOST]) == (2, 3)
 
 
 def test_the_folders_of_the_release_are_put_together(tmp_path: Path):
@@ -94,7 +94,7 @@ def test_the_folders_of_the_release_are_put_together(tmp_path: Path):
         ("LIPITOR.1", {"drug": "LIPITOR"}, 5),
         ("ZIPSOR.2", {"drug": "ZIPSOR"}, 0),
     ]
-    assert corpus.notes == {
+    assert corpus.warnings == {
         pieces.CHOICES["keep"]: 2,
         "annotators' notes left out": 1,
         "empty texts, left out": 1,

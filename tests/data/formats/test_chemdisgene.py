@@ -54,7 +54,7 @@ def test_relations_come_from_the_file_named_after_the_abstracts(abstracts: Path)
     assert [entity.id for entity in first.entities] == ["MESH:D1", "5406", "MESH:D9", "10090"]
     assert first.relations == RELATIONS
     assert second.relations == ()
-    assert corpus.notes == {"relations whose ends were put in the order that their type names": 3}
+    assert corpus.warnings == {"relations whose ends were put in the order that their type names": 3}
     assert read(abstracts.parent, "chemdisgene").documents == corpus.documents
 
 
@@ -64,7 +64,7 @@ def test_the_curated_spelling_gives_the_same_relations(abstracts: Path):
     (abstracts.parent / "approved_relns_new_v0.tsv").write_text(two + three)
     corpus = read(abstracts, "chemdisgene", relations="approved_relns_*.tsv")
     assert corpus.documents[0].relations == RELATIONS
-    assert corpus.notes == {}
+    assert corpus.warnings == {}
     part = read(abstracts, "chemdisgene", relations="approved_relns_ctd_v0.tsv")
     assert part.documents[0].relations == RELATIONS[:1]
     elsewhere = read(abstracts, "chemdisgene", relations=str(abstracts.parent / "approved_relns_ctd_v?.tsv"))
@@ -91,7 +91,7 @@ def test_relations_that_have_no_place_are_counted(abstracts: Path):
     (abstracts.parent / "dev_relationships.tsv").write_text(DERIVED + more)
     corpus = read(abstracts, "chemdisgene")
     assert corpus.documents[0].relations == RELATIONS
-    assert corpus.notes == {
+    assert corpus.warnings == {
         "relations whose ends were put in the order that their type names": 3,
         "relations with a concept that no mention of its type has, left out": 2,
         "relations given twice, kept once": 1,

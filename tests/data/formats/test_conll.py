@@ -18,8 +18,8 @@ from grandrounds.errors import DataError, GrandRoundsError
 FILE = "Liver\tB-Disease\nfailure\tI-Disease\n.\tO\n\nAspirin\tB-Drug\nibuprofen\tB-Drug\n\n"
 
 
-def documents(content: str, notes: Counter[str] | None = None, **options: object) -> list[Document]:
-    return list(parse(content, Path("a.tsv"), Counter() if notes is None else notes, **options))  # type: ignore[arg-type]
+def documents(content: str, warnings: Counter[str] | None = None, **options: object) -> list[Document]:
+    return list(parse(content, Path("a.tsv"), Counter() if warnings is None else warnings, **options))  # type: ignore[arg-type]
 
 
 def found(content: str, **options: object) -> list[tuple[str, str]]:
@@ -41,9 +41,9 @@ def test_each_sentence_is_a_document_unless_the_file_says_otherwise():
     assert both.text == "Liver failure .\nAspirin ibuprofen"
     assert both.sentences == (Span(0, 15), Span(16, 33))
     assert [both.surface(mention) for mention in both.mentions] == ["Liver failure", "Aspirin", "ibuprofen"]
-    marked = documents("-DOCSTART- -X- O\n\n" + FILE + "-DOCSTART-\n\n-DOCSTART-\n\nx O\n", notes := Counter())
+    marked = documents("-DOCSTART- -X- O\n\n" + FILE + "-DOCSTART-\n\n-DOCSTART-\n\nx O\n", warnings := Counter())
     assert [len(document.sentences) for document in marked] == [2, 1]
-    assert notes == {"documents without a sentence, left out": 1}
+    assert warnings == {"documents without a sentence, left out": 1}
 
 
 def test_columns_and_separators_are_found_or_given(tmp_path: Path):
@@ -51,7 +51,7 @@ def test_columns_and_separators_are_found_or_given(tmp_path: Path):
     path.write_text("Liver NN B-NP B-D\nfails VB O O\n")
     corpus = read(path, "conll")
     assert corpus.documents[0].text == "Liver fails"
-    assert corpus.notes == {"columns besides token and tag left out": 4}
+    assert corpus.warnings == {"columns besides token and tag left out": 4}
     assert read(path, "conll", tag_column=2).documents[0].mentions[0].type == "NP"
     path.write_text("B-D|Liver\nO|fails\n")
     given = read(path, "conll", separator="|", token_column=1, tag_column=0).documents[0]
@@ -89,18 +89,18 @@ def test_schemes_are_detected(tags: str, scheme: str):
 )
 def test_broken_sequences_are_mended_as_conlleval_does_and_counted(scheme, tags, mentions, mended):
     content = "".join(f"{token}\t{tag}\n" for token, tag in zip("abcd", tags.split(), strict=True))
-    notes: Counter[str] = Counter()
-    (document,) = documents(content, notes, scheme=scheme)
+    warnings: Counter[str] = Counter()
+    (document,) = documents(content, warnings, scheme=scheme)
     assert [document.surface(mention) for mention in document.mentions] == mentions
-    assert sum(notes.values()) == mended
-    assert mended == 0 or f"tags that break the {scheme} scheme, mended as conlleval does" in notes
+    assert sum(warnings.values()) == mended
+    assert mended == 0 or f"tags that break the {scheme} scheme, mended as conlleval does" in warnings
 
 
 def test_io_tags_are_read_as_iob1_where_neighbours_of_a_type_are_one():
-    notes: Counter[str] = Counter()
-    (document,) = documents("a I-A\nb I-A\nc I-B\nd O\ne I-A\n", notes)
+    warnings: Counter[str] = Counter()
+    (document,) = documents("a I-A\nb I-A\nc I-B\nd O\ne I-A\n", warnings)
     assert [(document.surface(m), m.type) for m in document.mentions] == [("a b", "A"), ("c", "B"), ("e", "A")]
-    assert notes == {}
+    assert warnings == {}
 
 
 def test_tags_without_a_type_are_entities():
@@ -122,7 +122,7 @@ def test_what_was_read_is_written_with_the_same_tokens_and_mentions(scheme: str,
         before = documents(content)
         assert write("conll", before, tmp_path / "a.tsv", scheme=scheme) == {}
         after = read(tmp_path / "a.tsv", "conll", scheme=scheme)
-        assert after.notes == {}
+        assert after.warnings == {}
         assert [(d.text, d.sentences, d.mentions) for d in after.documents] == [
             (d.text, d.sentences, d.mentions) for d in before
         ]
@@ -139,11 +139,11 @@ def test_running_text_is_written_in_words_parted_at_mentions():
         (Entity("D1", "Drug", (0,)),),
         (Relation("r", "D1", "D1"),),
     )
-    notes: Counter[str] = Counter()
-    assert render([document], notes).replace("\n", " ").replace("\t", "/").strip() == (
+    warnings: Counter[str] = Counter()
+    assert render([document], warnings).replace("\n", " ").replace("\t", "/").strip() == (
         "Aspirin/B-Drug -/O induced/O ,/O 3/O ./O 5/O mg/B-Unit ./O"
     )
-    assert notes == {
+    assert warnings == {
         "relations left out, which CoNLL has no place for": 1,
         "concepts left out, which CoNLL has no place for": 1,
     }

@@ -13,7 +13,7 @@ import pytest
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import read
 from grandrounds.data.formats.docred import parse
-from grandrounds.data.formats.source import Notes
+from grandrounds.data.formats.source import Warnings
 from grandrounds.errors import DataError
 
 
@@ -37,13 +37,13 @@ ONE: dict[str, Any] = {
 }
 
 
-def documents(*found: object, notes: Notes | None = None) -> list[Document]:
-    return list(parse(json.dumps(found), Path("a.json"), Counter() if notes is None else notes))
+def documents(*found: object, warnings: Warnings | None = None) -> list[Document]:
+    return list(parse(json.dumps(found), Path("a.json"), Counter() if warnings is None else warnings))
 
 
 def test_an_object_becomes_a_document():
-    notes: Notes = Counter()
-    assert documents(ONE, notes=notes) == [
+    warnings: Warnings = Counter()
+    assert documents(ONE, warnings=warnings) == [
         Document(
             "Marie",
             "Marie Curie was born in Warsaw . She left Poland .",
@@ -62,7 +62,7 @@ def test_an_object_becomes_a_document():
             ),
         )
     ]
-    assert not notes
+    assert not warnings
 
 
 def test_a_blind_test_has_no_labels_and_the_distant_part_no_evidence(tmp_path: Path):
@@ -71,7 +71,7 @@ def test_a_blind_test_has_no_labels_and_the_distant_part_no_evidence(tmp_path: P
     (tmp_path / "test.json").write_text(json.dumps([blind, distant]))
     found = read(tmp_path, "docred")
     assert [document.relations for document in found.documents] == [(), (Relation("P19", "0", "1"),)]
-    assert found.notes == {}
+    assert found.warnings == {}
 
 
 def test_what_is_mended_is_counted():
@@ -79,11 +79,11 @@ def test_what_is_mended_is_counted():
     changed["vertexSet"][0][0]["name"] = "Pierre Curie"
     changed["vertexSet"][0][1]["type"] = "MISC"
     changed["labels"].append({"r": "P19", "h": 0, "t": 1, "evidence": [1]})
-    notes: Notes = Counter()
-    (found,) = documents(changed, notes=notes)
+    warnings: Warnings = Counter()
+    (found,) = documents(changed, warnings=warnings)
     assert found.entities[0].type == "PER"
     assert [relation.attributes.get("evidence") for relation in found.relations] == ["0", "0 1", None]
-    assert notes == {
+    assert warnings == {
         "mentions whose name is not that of their tokens, which count": 1,
         "entities whose mentions differ in type, which have the first one's": 1,
         "relations given twice, of which the first was kept": 1,

@@ -10,7 +10,7 @@ import pytest
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import read
 from grandrounds.data.formats.eog import parse
-from grandrounds.data.formats.source import Notes
+from grandrounds.data.formats.source import Warnings
 from grandrounds.errors import DataError
 
 ASPIRIN = "D1\tAspirin|It\tChemical\t0:6\t1:7\t0:1"
@@ -26,8 +26,8 @@ def line(*pairs: str) -> str:
     return "10\tAspirin caused liver and renal failure|It did ." + "".join(pairs) + "\n"
 
 
-def documents(content: str, notes: Notes | None = None) -> list[Document]:
-    return list(parse(content, Path("a.data"), Counter() if notes is None else notes))
+def documents(content: str, warnings: Warnings | None = None) -> list[Document]:
+    return list(parse(content, Path("a.data"), Counter() if warnings is None else warnings))
 
 
 def test_a_line_becomes_a_document():
@@ -65,11 +65,11 @@ def test_a_label_from_the_second_to_the_first_turns_the_pair():
 
 
 def test_a_pair_may_have_several_relations_and_is_listed_once():
-    notes: Notes = Counter()
-    (found,) = documents(line(pair("1:A:2"), pair("1:B:2"), pair("1:A:2")), notes)
+    warnings: Warnings = Counter()
+    (found,) = documents(line(pair("1:A:2"), pair("1:B:2"), pair("1:A:2")), warnings)
     assert [relation.type for relation in found.relations] == ["A", "B"]
     assert found.attributes["pairs"] == '[["D1","D2"]]'
-    assert notes == {"pairs given twice with the same label, kept once": 1}
+    assert warnings == {"pairs given twice with the same label, kept once": 1}
 
 
 def test_a_mention_listed_twice_stays_so_in_its_entity():
@@ -79,17 +79,17 @@ def test_a_mention_listed_twice_stays_so_in_its_entity():
 
 
 def test_a_name_that_is_part_of_its_tokens_is_counted():
-    notes: Notes = Counter()
-    (found,) = documents(line(pair("1:NR:2", one="D1\tAsp\tChemical\t0\t1\t0")), notes)
+    warnings: Warnings = Counter()
+    (found,) = documents(line(pair("1:NR:2", one="D1\tAsp\tChemical\t0\t1\t0")), warnings)
     assert found.surface(found.mentions[0]) == "Aspirin"
-    assert notes == {"mentions named by a part of their tokens, of which they cover the whole": 1}
+    assert warnings == {"mentions named by a part of their tokens, of which they cover the whole": 1}
 
 
 def test_files_and_folders_are_read_and_a_document_may_have_no_pair(tmp_path: Path):
     (tmp_path / "train.data").write_text(line(pair("1:CID:2")) + "\n11\tNothing here .\n")
     found = read(tmp_path, "eog")
     assert [len(document.mentions) for document in found.documents] == [3, 0]
-    assert found.notes == {}
+    assert found.warnings == {}
 
 
 @pytest.mark.parametrize(

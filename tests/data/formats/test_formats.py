@@ -48,10 +48,10 @@ def test_one_path_several_a_folder_and_gzip_give_the_same_documents(file: Path):
     assert read(packed, "pubtator").documents == one
     both = read([file, packed], "pubtator")
     assert both.documents == one + one
-    assert both.notes == {"documents with the id of an earlier one": 1}
+    assert both.warnings == {"documents with the id of an earlier one": 1}
     folder = read(file.parent, "pubtator")
     assert folder.documents == both.documents
-    assert folder.notes["files or folders passed over, not ending in .txt or .pubtator"] == 1
+    assert folder.warnings["files or folders passed over, not ending in .txt or .pubtator"] == 1
 
 
 @pytest.mark.parametrize("format", sorted(FORMATS))

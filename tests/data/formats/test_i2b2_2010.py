@@ -34,7 +34,7 @@ def lay_out(folder: Path, txt: str, con: str, rel: str, text: str = TEXT, con_te
 def test_files_in_the_releases_folders_become_a_document(tmp_path: Path):
     lay_out(tmp_path, "beth/txt/record-13.txt", "beth/concept/record-13.con", "beth/rel/record-13.rel")
     corpus = read(tmp_path, "i2b2-2010")
-    assert corpus.notes == {"concepts given twice, kept once": 1}
+    assert corpus.warnings == {"concepts given twice, kept once": 1}
     (document,) = corpus.documents
     assert document == Document(
         "record-13",
@@ -60,7 +60,7 @@ def test_files_beside_one_another_and_in_the_test_releases_folders_are_found(tmp
     other = read(test, "i2b2-2010")
     assert other.documents == (one,) == read(flat / "a.txt", "i2b2-2010").documents
     assert one.attributes == {}
-    assert other.notes["assertion files (.ast) left unread"] == 1
+    assert other.warnings["assertion files (.ast) left unread"] == 1
 
 
 def test_hospitals_with_the_same_file_names_are_kept_apart(tmp_path: Path):
@@ -68,12 +68,12 @@ def test_hospitals_with_the_same_file_names_are_kept_apart(tmp_path: Path):
     lay_out(tmp_path, "partners/txt/1.txt", "partners/concept/1.con", "partners/rel/1.rel", rel_text="")
     corpus = read(tmp_path, "i2b2-2010")
     assert [(d.attributes["hospital"], len(d.relations)) for d in corpus.documents] == [("beth", 2), ("partners", 0)]
-    assert corpus.notes["documents with the id of an earlier one"] == 1
+    assert corpus.warnings["documents with the id of an earlier one"] == 1
 
 
 def test_a_missing_partner_is_counted_or_refused(tmp_path: Path):
     (tmp_path / "1.txt").write_text(TEXT)
-    assert read(tmp_path, "i2b2-2010").notes == {
+    assert read(tmp_path, "i2b2-2010").warnings == {
         "texts without concepts (.con), read as having none": 1,
         "texts without relations (.rel), read as having none": 1,
     }
@@ -93,7 +93,7 @@ def test_concepts_alone_are_enough_for_tagging(tmp_path: Path):
     (tmp_path / "beth/rel/1.rel").unlink()
     corpus = read(tmp_path, "i2b2-2010")
     assert corpus.documents == (replace(with_relations, relations=()),)
-    assert corpus.notes["texts without relations (.rel), read as having none"] == 1
+    assert corpus.warnings["texts without relations (.rel), read as having none"] == 1
     assert all(corpus.documents[0].sentence_of(mention) is not None for mention in with_relations.mentions)
 
 

@@ -31,13 +31,13 @@ def file(tags: str = TAGS, note: str = NOTE, head: str = HEAD) -> str:
     return f"{head}{note}]]></TEXT>\n<TAGS>\n{tags}{FOOT}"
 
 
-def document(content: str, notes: Counter[str] | None = None) -> Document:
-    return i2b2_2012.parse(content, Path("7.xml"), Counter() if notes is None else notes)
+def document(content: str, warnings: Counter[str] | None = None) -> Document:
+    return i2b2_2012.parse(content, Path("7.xml"), Counter() if warnings is None else warnings)
 
 
 def test_a_file_becomes_a_document():
-    notes: Counter[str] = Counter()
-    found = document(file(), notes)
+    warnings: Counter[str] = Counter()
+    found = document(file(), warnings)
     assert found == Document(
         "7",
         "\n" + NOTE,
@@ -53,36 +53,36 @@ def test_a_file_becomes_a_document():
     assert [found.surface(mention) for mention in found.mentions] == [
         "Admission", "The patient &apos;s chest pain", "09/29/1993",
     ]  # fmt: skip
-    assert notes == SECTIONS
+    assert warnings == SECTIONS
 
 
 def test_a_file_without_the_first_line_end_counts_from_one():
-    notes: Counter[str] = Counter()
-    found = document(file(head=HEAD.removesuffix("\n")), notes)
+    warnings: Counter[str] = Counter()
+    found = document(file(head=HEAD.removesuffix("\n")), warnings)
     assert [(m.start, m.end) for m in found.mentions] == [(0, 9), (28, 58), (17, 27)]
-    assert notes == {**SECTIONS, i2b2_2012.FROM_ONE: 1}
+    assert warnings == {**SECTIONS, i2b2_2012.FROM_ONE: 1}
 
 
 def test_mentions_that_do_not_fit_are_looked_for_nearby_and_counted():
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     tags = TAGS.replace('start="29" end="59"', 'start="31" end="60"').replace(
         '"18" end="28" text="09', '"18" end="28" text="19'
     )
-    found = document(file(tags), notes)
+    found = document(file(tags), warnings)
     assert [(m.id, m.start, m.end) for m in found.mentions] == [("E0", 1, 10), ("E1", 29, 59)]
     assert [relation.type for relation in found.relations] == ["BEFORE"]
-    assert notes == {**SECTIONS, align.MOVED: 1, align.LOST: 1, i2b2_2012.NO_END: 1}
+    assert warnings == {**SECTIONS, align.MOVED: 1, align.LOST: 1, i2b2_2012.NO_END: 1}
 
 
 def test_the_nearest_whole_word_is_taken_and_only_within_reach():
     text = "pains pain" + " " * 200 + "pain"
-    notes: Counter[str] = Counter()
-    assert align.place(text, 1, 5, "Pain", notes) == Span(6, 10)
-    assert align.place(text, 190, 194, "pain", notes) == Span(210, 214)
-    assert align.place(text, 9, 12, "ain", notes) == Span(7, 10)
-    assert align.place(text, 109, 113, "pains", notes) is None
-    assert align.place(text, 0, 1, " ", notes) is None
-    assert notes == {align.MOVED: 3, align.LOST: 2}
+    warnings: Counter[str] = Counter()
+    assert align.place(text, 1, 5, "Pain", warnings) == Span(6, 10)
+    assert align.place(text, 190, 194, "pain", warnings) == Span(210, 214)
+    assert align.place(text, 9, 12, "ain", warnings) == Span(7, 10)
+    assert align.place(text, 109, 113, "pains", warnings) is None
+    assert align.place(text, 0, 1, " ", warnings) is None
+    assert warnings == {align.MOVED: 3, align.LOST: 2}
 
 
 @pytest.mark.parametrize(
@@ -91,33 +91,33 @@ def test_the_nearest_whole_word_is_taken_and_only_within_reach():
 )
 def test_signs_that_xml_has_escaped_are_mended(text: str, start: int, end: int):
     tag = f'<EVENT id="E9" start="{start}" end="{end}" text="{text}" modality="" polarity="" type="TEST" />\n'
-    notes: Counter[str] = Counter()
-    found = document(file(tag + TAGS), notes)
+    warnings: Counter[str] = Counter()
+    found = document(file(tag + TAGS), warnings)
     assert (found.mentions[0].start, found.mentions[0].end) == (start, end)
     assert found.mentions[1:] == document(file()).mentions
     broken = "&" in text.replace("&amp;", "").replace("&apos;", "")
-    assert notes == {**SECTIONS, **({i2b2_2012.MENDED: 1} if broken else {})}
+    assert warnings == {**SECTIONS, **({i2b2_2012.MENDED: 1} if broken else {})}
 
 
 def test_quotes_in_an_attribute_are_mended():
     tag = '<EVENT id="E9" start="1" end="7" text=""bad"" modality="" polarity="" type="PROBLEM" />\n'
-    found = document(file(tag, note='"bad" lungs\n'), notes := Counter())
+    found = document(file(tag, note='"bad" lungs\n'), warnings := Counter())
     assert found.surface(found.mentions[0]) == '"bad"'
-    assert notes == {i2b2_2012.MENDED: 1, align.MOVED: 1}
+    assert warnings == {i2b2_2012.MENDED: 1, align.MOVED: 1}
 
 
 def test_what_has_no_type_or_is_given_twice_is_counted():
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     link = TAGS.splitlines(keepends=True)[3]
-    found = document(file(TAGS.replace('type="BEFORE"', 'type=""') + link), notes)
+    found = document(file(TAGS.replace('type="BEFORE"', 'type=""') + link), warnings)
     assert [relation.type for relation in found.relations] == ["OVERLAP"]
-    assert notes == {**SECTIONS, i2b2_2012.NO_TYPE: 1, i2b2_2012.TWICE: 1}
-    notes.clear()
-    assert document(file(TAGS + '<ALINK id="A0" />\n'), notes).relations
-    assert notes == {**SECTIONS, i2b2_2012.OTHERS: 1}
-    notes.clear()
-    assert len(document(file(TAGS.replace('type="DATE"', 'type=""')), notes).mentions) == 2
-    assert notes == {**SECTIONS, i2b2_2012.NO_TYPE: 1, i2b2_2012.NO_END: 1}
+    assert warnings == {**SECTIONS, i2b2_2012.NO_TYPE: 1, i2b2_2012.TWICE: 1}
+    warnings.clear()
+    assert document(file(TAGS + '<ALINK id="A0" />\n'), warnings).relations
+    assert warnings == {**SECTIONS, i2b2_2012.OTHERS: 1}
+    warnings.clear()
+    assert len(document(file(TAGS.replace('type="DATE"', 'type=""')), warnings).mentions) == 2
+    assert warnings == {**SECTIONS, i2b2_2012.NO_TYPE: 1, i2b2_2012.NO_END: 1}
 
 
 def test_files_of_a_folder_are_read_and_the_releases_other_files_passed_over(tmp_path: Path):
@@ -125,7 +125,7 @@ def test_files_of_a_folder_are_read_and_the_releases_other_files_passed_over(tmp
     (tmp_path / "7.xml.txt").write_text(NOTE)
     corpus = read(tmp_path, "i2b2-2012")
     assert [document.id for document in corpus.documents] == ["7"]
-    assert corpus.notes == {**SECTIONS, "files or folders passed over, not ending in .xml": 1}
+    assert corpus.warnings == {**SECTIONS, "files or folders passed over, not ending in .xml": 1}
 
 
 @pytest.mark.parametrize(

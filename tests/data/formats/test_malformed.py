@@ -34,7 +34,7 @@ from grandrounds.data.formats import (
     pubtator,
     smm4h,
 )
-from grandrounds.data.formats.source import Notes, decode, lines
+from grandrounds.data.formats.source import Warnings, decode, lines
 from grandrounds.data.pairs import listed_pairs
 from grandrounds.errors import DataError
 
@@ -249,13 +249,15 @@ def broken(draw: random.Random, contents: tuple[str, ...]) -> list[bytes]:
     return files
 
 
-def attempt(files: list[bytes], parse: Callable[..., list[Document]]) -> tuple[list[str], list[Document], Notes] | None:
+def attempt(
+    files: list[bytes], parse: Callable[..., list[Document]]
+) -> tuple[list[str], list[Document], Warnings] | None:
     """The contents, documents and notes; or None after a proper refusal. Anything else fails the test."""
-    notes: Notes = Counter()
+    warnings: Warnings = Counter()
     refusal = ""
     try:
         contents = [decode(data, PATH) for data in files]
-        return contents, parse(*contents, notes), notes
+        return contents, parse(*contents, warnings), warnings
     except DataError as error:
         refusal = str(error)
     assert refusal.startswith(str(PATH)), "an error without its file"
@@ -287,7 +289,7 @@ def filled(content: str) -> list[str]:
 
 @many(PUBTATOR)
 def test_pubtator_has_a_place_for_every_line(files):
-    if done := attempt(files, lambda content, notes: list(pubtator.parse(content, PATH))):
+    if done := attempt(files, lambda content, warnings: list(pubtator.parse(content, PATH))):
         (content,), documents, _ = done
         parts = [1 + ("\n" in d.text) + len(d.mentions) + len(d.relations) for d in documents]
         assert len(filled(content)) == sum(parts)
@@ -295,46 +297,46 @@ def test_pubtator_has_a_place_for_every_line(files):
 
 @many(CHR)
 def test_chr_has_a_place_for_every_line(files):
-    if done := attempt(files, lambda content, notes: list(pubtator.parse(content, PATH, notes, joined="same"))):
-        (content,), documents, notes = done
+    if done := attempt(files, lambda content, warnings: list(pubtator.parse(content, PATH, warnings, joined="same"))):
+        (content,), documents, warnings = done
         parts = [1 + ("\n" in d.text) + len(d.mentions) + len(d.relations) for d in documents]
-        assert len(filled(content)) == sum(parts) + sum(notes.values())
+        assert len(filled(content)) == sum(parts) + sum(warnings.values())
 
 
 @many(LIST)
 def test_a_list_of_pairs_has_a_place_for_every_line(files):
-    def parse(content: str, notes: Notes) -> list[Document]:
-        return list(pair_lists.leave_out(pubtator.parse(PUBTATOR, PATH), content, PATH, notes))
+    def parse(content: str, warnings: Warnings) -> list[Document]:
+        return list(pair_lists.leave_out(pubtator.parse(PUBTATOR, PATH), content, PATH, warnings))
 
     if done := attempt(files, parse):
-        (content,), documents, notes = done
+        (content,), documents, warnings = done
         kept = {(document.id, *pair) for document in documents for pair in listed_pairs(document, "not_include")}
-        told = [line for line in filled(content) if tuple(line.removesuffix("\r").split("\t")) not in kept]
-        assert sum(notes.values()) == len(told)
+        reported = [line for line in filled(content) if tuple(line.removesuffix("\r").split("\t")) not in kept]
+        assert sum(warnings.values()) == len(reported)
 
 
 @many(PUBTATOR.replace("PMC4711\tCID\tD1\tD2\nPMC4711\tCID\tD1\tD3\n", ""), CTD)
 def test_chemdisgene_has_a_place_for_every_relation(files):
-    def parse(abstracts: str, relations: str, notes: Notes) -> list[Document]:
-        return list(chemdisgene.parse(abstracts, PATH, {PATH: relations}, notes))
+    def parse(abstracts: str, relations: str, warnings: Warnings) -> list[Document]:
+        return list(chemdisgene.parse(abstracts, PATH, {PATH: relations}, warnings))
 
     if done := attempt(files, parse):
-        (abstracts, relations), documents, notes = done
+        (abstracts, relations), documents, warnings = done
         if len({document.id for document in documents}) == len(documents) and "CID" not in abstracts:
-            told = sum(notes.values()) - notes[chemdisgene.TURNED]
-            assert len(filled(relations)) == sum(len(document.relations) for document in documents) + told
+            reported = sum(warnings.values()) - warnings[chemdisgene.TURNED]
+            assert len(filled(relations)) == sum(len(document.relations) for document in documents) + reported
 
 
 @many(TEXT, ANN)
 def test_brat_has_a_place_for_every_line(files):
-    def parse(text: str, ann: str, notes: Notes) -> list[Document]:
-        return [brat.parse(text, ann, "x", PATH, notes)]
+    def parse(text: str, ann: str, warnings: Warnings) -> list[Document]:
+        return [brat.parse(text, ann, "x", PATH, warnings)]
 
     if done := attempt(files, parse):
-        (_, ann), (document,), notes = done
+        (_, ann), (document,), warnings = done
         kinds = Counter(line[0] for line in filled(ann))
         kept = document.attributes.get("brat", "")
-        between_events = notes["relations between events kept for writing, of no other use here"]
+        between_events = warnings["relations between events kept for writing, of no other use here"]
         assert kinds["T"] == len(document.mentions)
         assert kinds["R"] == len(document.relations) + between_events
         assert kinds["E"] + kinds["#"] <= len(filled(kept))
@@ -342,9 +344,9 @@ def test_brat_has_a_place_for_every_line(files):
         holders = (*document.mentions, *document.relations)
         attributes = sum(len(holder.attributes.keys() - own) for holder in holders)
         concepts = sum(mention.concept.count("|") + 1 for mention in document.mentions if mention.concept)
-        told = notes["attributes given twice, of which the first was kept"]
-        told += notes["attributes of events kept for writing, of no other use here"]
-        assert kinds["A"] + kinds["M"] + kinds["N"] <= attributes + concepts + told
+        reported = warnings["attributes given twice, of which the first was kept"]
+        reported += warnings["attributes of events kept for writing, of no other use here"]
+        assert kinds["A"] + kinds["M"] + kinds["N"] <= attributes + concepts + reported
         ids = [{document.mentions[i].id for i in entity.mentions} for entity in document.entities]
         for line in filled(ann):
             if line[0] == "*":
@@ -355,12 +357,12 @@ def test_brat_has_a_place_for_every_line(files):
 
 @many(CONLL)
 def test_conll_has_a_place_for_every_token_and_tag(files):
-    if done := attempt(files, lambda content, notes: list(conll.parse(content, PATH, notes))):
-        (content,), documents, notes = done
+    if done := attempt(files, lambda content, warnings: list(conll.parse(content, PATH, warnings))):
+        (content,), documents, warnings = done
         rows = [line for line in filled(content.replace("\r\n", "\n")) if not line.startswith("-DOCSTART-")]
         tokens = sum(len(re.split("[ \n]", document.text)) for document in documents)
         tagged = sum(document.surface(m).count(" ") + 1 for document in documents for m in document.mentions)
-        if notes["tokens with white space, which writing will part"]:
+        if warnings["tokens with white space, which writing will part"]:
             assert len(rows) <= tokens
         else:
             assert len(rows) == tokens
@@ -369,7 +371,7 @@ def test_conll_has_a_place_for_every_token_and_tag(files):
 
 @many(TSV)
 def test_biobert_has_a_document_for_every_row(files):
-    if done := attempt(files, lambda content, notes: list(biobert_tsv.parse(content, PATH))):
+    if done := attempt(files, lambda content, warnings: list(biobert_tsv.parse(content, PATH))):
         (content,), documents, _ = done
         header = content.split("\n")[0].split("\t")[-1].strip().lower() == "label"
         assert len(documents) == len(filled(content)) - header
@@ -378,119 +380,121 @@ def test_biobert_has_a_document_for_every_row(files):
 
 @many(I2B2, CON, REL)
 def test_i2b2_has_a_place_for_every_line(files):
-    def parse(text: str, con: str, rel: str, notes: Notes) -> list[Document]:
-        return [i2b2_2010.parse(text, con, rel, i2b2_2010.Files(PATH, PATH, PATH), notes)]
+    def parse(text: str, con: str, rel: str, warnings: Warnings) -> list[Document]:
+        return [i2b2_2010.parse(text, con, rel, i2b2_2010.Files(PATH, PATH, PATH), warnings)]
 
     if done := attempt(files, parse):
-        (text, con, rel), (document,), notes = done
-        assert len(filled(con)) == len(document.mentions) + notes["concepts given twice, kept once"]
-        assert len(filled(rel)) == len(document.relations) + notes["relations given twice, kept once"]
+        (text, con, rel), (document,), warnings = done
+        assert len(filled(con)) == len(document.mentions) + warnings["concepts given twice, kept once"]
+        assert len(filled(rel)) == len(document.relations) + warnings["relations given twice, kept once"]
         covered = {i for start, end in document.sentences for i in range(start, end)}
         assert all(i in covered for i, character in enumerate(text) if not character.isspace())
 
 
 @many(EOG)
 def test_eog_has_a_place_for_every_pair(files):
-    if done := attempt(files, lambda content, notes: list(eog.parse(content, PATH, notes))):
-        (content,), documents, notes = done
+    if done := attempt(files, lambda content, warnings: list(eog.parse(content, PATH, warnings))):
+        (content,), documents, warnings = done
         rows = filled(content.removeprefix("\ufeff"))
         assert len(documents) == len(rows)
         pairs = sum((row.count("\t") - 1) // 17 for row in rows)
         listed = [listed_pairs(document, kind) for document in documents for kind in ("pairs", "not_include")]
-        assert sum(map(len, listed)) + notes["pairs given twice with the same label, kept once"] == pairs
+        assert sum(map(len, listed)) + warnings["pairs given twice with the same label, kept once"] == pairs
 
 
 @many(DOCRED)
 def test_docred_has_a_place_for_every_record(files):
-    if done := attempt(files, lambda content, notes: list(docred.parse(content, PATH, notes))):
-        (content,), documents, notes = done
+    if done := attempt(files, lambda content, warnings: list(docred.parse(content, PATH, warnings))):
+        (content,), documents, warnings = done
         rows = json.loads(content.removeprefix("\ufeff"))
         assert len(documents) == len(rows)
         for row, document in zip(rows, documents, strict=True):
             assert len(row["sents"]) == len(document.sentences)
             assert [len(entity) for entity in row["vertexSet"]] == [len(e.mentions) for e in document.entities]
-            twice = notes["relations given twice, of which the first was kept"]
+            twice = warnings["relations given twice, of which the first was kept"]
             assert len(row.get("labels", [])) == len(document.relations) + twice
 
 
 @many(NRE)
 def test_nre_has_a_document_for_every_line(files):
-    if done := attempt(files, lambda content, notes: list(nre.parse(lines(content), PATH, notes))):
-        (content,), documents, notes = done
-        assert len(filled(content.removeprefix("\ufeff"))) == len(documents) + notes[pair_sentence.LOST]
+    if done := attempt(files, lambda content, warnings: list(nre.parse(lines(content), PATH, warnings))):
+        (content,), documents, warnings = done
+        assert len(filled(content.removeprefix("\ufeff"))) == len(documents) + warnings[pair_sentence.LOST]
         assert all(len(document.mentions) == 2 for document in documents)
 
 
 @many(OPENNRE)
 def test_opennre_has_a_document_for_every_line(files):
-    if done := attempt(files, lambda content, notes: list(opennre.parse(lines(content), PATH, notes))):
-        (content,), documents, notes = done
+    if done := attempt(files, lambda content, warnings: list(opennre.parse(lines(content), PATH, warnings))):
+        (content,), documents, warnings = done
         rows = [json.loads(line) for line in filled(content.removeprefix("\ufeff"))]
         assert [row["relation"] for row in rows] == [d.relations[0].type if d.relations else "NA" for d in documents]
         further = sum(len(row.keys() - {"id", "text", "token", "h", "t", "relation"}) for row in rows)
-        assert further == sum(len(document.attributes) for document in documents) + notes[opennre.PASSED_OVER]
+        assert further == sum(len(document.attributes) for document in documents) + warnings[opennre.PASSED_OVER]
 
 
 @many(BERE)
 def test_bere_has_a_document_for_every_sentence(files):
-    if done := attempt(files, lambda content, notes: list(bere.parse(content, PATH, notes))):
-        (content,), documents, notes = done
+    if done := attempt(files, lambda content, warnings: list(bere.parse(content, PATH, warnings))):
+        (content,), documents, warnings = done
         rows = json.loads(content.removeprefix("\ufeff"))
-        assert len(rows) == len(documents) + notes[pair_sentence.LOST]
+        assert len(rows) == len(documents) + warnings[pair_sentence.LOST]
 
 
 @many(ADE)
 def test_ade_has_a_place_for_every_line(files):
-    if done := attempt(files, lambda content, notes: list(ade.parse(content, Path("a.txt-AE"), notes))):
-        (content,), documents, notes = done
+    if done := attempt(files, lambda content, warnings: list(ade.parse(content, Path("a.txt-AE"), warnings))):
+        (content,), documents, warnings = done
         negative = sum(" NEG" in line for line in filled(content.removeprefix("\ufeff")))
         relations = sum(len(document.relations) for document in documents)
-        told = notes[ade.TWICE] + notes[ade.UNRELATED]
-        assert len(filled(content)) == negative + relations + told
-        assert negative <= len(documents) + notes[ade.AGAIN]
+        reported = warnings[ade.TWICE] + warnings[ade.UNRELATED]
+        assert len(filled(content)) == negative + relations + reported
+        assert negative <= len(documents) + warnings[ade.AGAIN]
 
 
 @many(TEXT, CADEC)
 def test_cadec_has_a_place_for_every_line(files):
-    def parse(text: str, ann: str, notes: Notes) -> list[Document]:
-        return [cadec.parse(text, ann, "x", PATH, notes)]
+    def parse(text: str, ann: str, warnings: Warnings) -> list[Document]:
+        return [cadec.parse(text, ann, "x", PATH, warnings)]
 
     if done := attempt(files, parse):
-        (_, ann), (document,), notes = done
-        told = notes["annotators' notes left out"] + notes[cadec.TWICE] + notes[align.LOST]
-        assert len(filled(ann)) == len(document.mentions) + told
-        assert sum(bool(m.fragments) for m in document.mentions) <= notes[pieces.CHOICES["keep"]]
+        (_, ann), (document,), warnings = done
+        reported = warnings["annotators' notes left out"] + warnings[cadec.TWICE] + warnings[align.LOST]
+        assert len(filled(ann)) == len(document.mentions) + reported
+        assert sum(bool(m.fragments) for m in document.mentions) <= warnings[pieces.CHOICES["keep"]]
 
 
 @many(SMM4H)
 def test_smm4h_has_a_place_for_every_row(files):
-    if done := attempt(files, lambda content, notes: list(smm4h.parse(content, PATH, notes))):
-        (content,), documents, notes = done
+    if done := attempt(files, lambda content, warnings: list(smm4h.parse(content, PATH, warnings))):
+        (content,), documents, warnings = done
         header, *rows = filled(content) or [""]
         mentions = sum(len(document.mentions) for document in documents)
         if header == SMM4H.split("\n")[0]:
             cells = [[cell.strip() for cell in row.split("\t")] for row in rows]
             annotated = sum(not {cell[1], cell[4]} <= {"-", "", "_"} for cell in cells)
-            assert annotated == mentions + notes[smm4h.TWICE] + notes[align.LOST]
+            assert annotated == mentions + warnings[smm4h.TWICE] + warnings[align.LOST]
             assert [document.id for document in documents] == list(dict.fromkeys(cell[0] for cell in cells))
 
 
 @many(XML)
 def test_i2b2_2012_has_a_place_for_every_tag(files):
-    if done := attempt(files, lambda content, notes: [i2b2_2012.parse(content, PATH, notes)]):
-        (content,), (document,), notes = done
+    if done := attempt(files, lambda content, warnings: [i2b2_2012.parse(content, PATH, warnings)]):
+        (content,), (document,), warnings = done
         outside = re.sub(r"<!\[CDATA\[.*?\]\]>", "", content, flags=re.DOTALL)
         kinds = Counter(re.findall(r"<(\w[^\s>]*)", outside))
         for once in ("ClinicalNarrativeTemporalAnnotation", "TEXT", "TAGS"):
             kinds.pop(once, None)
-        told = notes[i2b2_2012.OTHERS] + notes[i2b2_2012.SECTIONS]
-        told += notes[align.LOST] + notes[i2b2_2012.NO_TYPE] + notes[i2b2_2012.NO_END] + notes[i2b2_2012.TWICE]
-        assert kinds.total() == len(document.mentions) + len(document.relations) + told
+        reported = warnings[i2b2_2012.OTHERS] + warnings[i2b2_2012.SECTIONS]
+        reported += (
+            warnings[align.LOST] + warnings[i2b2_2012.NO_TYPE] + warnings[i2b2_2012.NO_END] + warnings[i2b2_2012.TWICE]
+        )
+        assert kinds.total() == len(document.mentions) + len(document.relations) + reported
 
 
 @many(JSON)
 def test_json_has_a_place_for_every_record(files):
-    if done := attempt(files, lambda content, notes: list(documents_json.parse(content, PATH))):
+    if done := attempt(files, lambda content, warnings: list(documents_json.parse(content, PATH))):
         (content,), documents, _ = done
         rows = [json.loads(line) for line in filled(content.removeprefix("\ufeff"))]
         assert len(documents) == len(rows)
@@ -512,8 +516,8 @@ def test_the_files_before_the_changes_are_good(content: str):
         len(list(opennre.parse(lines(OPENNRE), PATH, Counter()))) == len(list(bere.parse(BERE, PATH, Counter()))) == 2
     )
     assert i2b2_2010.parse(I2B2, CON, REL, i2b2_2010.Files(PATH, PATH, PATH), Counter()).relations
-    assert len(list(ade.parse(ADE, Path("AE"), notes := Counter()))) == 3
-    assert len(cadec.parse(TEXT, CADEC, "x", PATH, notes).mentions) == 3
-    assert [len(document.mentions) for document in smm4h.parse(SMM4H, PATH, notes)] == [2, 0]
-    assert i2b2_2012.parse(XML, PATH, notes).relations
-    assert notes == {"annotators' notes left out": 1, pieces.CHOICES["keep"]: 1}
+    assert len(list(ade.parse(ADE, Path("AE"), warnings := Counter()))) == 3
+    assert len(cadec.parse(TEXT, CADEC, "x", PATH, warnings).mentions) == 3
+    assert [len(document.mentions) for document in smm4h.parse(SMM4H, PATH, warnings)] == [2, 0]
+    assert i2b2_2012.parse(XML, PATH, warnings).relations
+    assert warnings == {"annotators' notes left out": 1, pieces.CHOICES["keep"]: 1}

@@ -47,7 +47,7 @@ def test_mimic_gives_discharge_summaries_by_patient_and_counts_the_rest(tmp_path
         "He is well, [**Name**].",
         "Home.",
     ]
-    assert corpus.notes == {
+    assert corpus.warnings == {
         "notes of other categories, left out": 1,
         "notes marked as an error, left out": 1,
         "notes without text, left out": 1,
@@ -64,7 +64,7 @@ def test_what_mimic_marks_as_an_error_is_read_whatever_hands_the_table_went_thro
 ) -> None:
     path = mimic(tmp_path, *(row(i, "2", "Discharge summary", marked, "Well.") for i, marked in enumerate(["", error])))
     corpus = read(path, "mimic-notes")
-    assert (len(corpus.documents) - 1, sum(corpus.notes.values())) == (taken, 1 - taken)
+    assert (len(corpus.documents) - 1, sum(corpus.warnings.values())) == (taken, 1 - taken)
 
 
 def test_where_no_note_is_of_the_category_it_is_said_what_there_was(tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ def test_a_long_mimic_note_is_read_and_the_file_is_never_held_whole(
     ],
 )
 def test_a_broken_table_is_told_by_line_and_without_its_text(
-    tmp_path: Path, lines: list[str], line: int, told: str
+    tmp_path: Path, lines: list[str], line: int, reported: str
 ) -> None:
     path = tmp_path / "NOTEEVENTS.csv"
     path.write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(DataError) as caught:
         read(path, "mimic-notes")
     assert f"NOTEEVENTS.csv:{line}" in str(caught.value)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
@@ -117,7 +117,7 @@ def test_json_lines_give_text_id_and_plain_fields(tmp_path: Path) -> None:
         ("notes-2", {"urgent": "true"}),
     ]
     assert corpus.documents[0].sentences == ((0, 5), (6, 11))
-    assert corpus.notes == {"notes without text, left out": 1, "fields that are lists or objects, left out": 1}
+    assert corpus.warnings == {"notes without text, left out": 1, "fields that are lists or objects, left out": 1}
 
 
 @pytest.mark.parametrize("line", ['{"id": "secret"}', '{"text": 5, "x": "secret"}', '{"text": "secret"', '["secret"]'])
@@ -177,6 +177,6 @@ def test_lines_of_text_say_that_patients_are_lost(tmp_path: Path) -> None:
 def test_a_lone_carriage_return_in_a_row_is_told_as_one(tmp_path: Path) -> None:
     path = mimic(tmp_path, row(1, "2", "Discharge summary", "", "Well."))
     path.write_bytes(path.read_bytes() + b"2,3,4,,,,Discharge summary,Report,,,half\rhalf\n")
-    with pytest.raises(DataError, match="a row that a lone carriage return breaks") as told:
+    with pytest.raises(DataError, match="a row that a lone carriage return breaks") as reported:
         read(path, "mimic-notes")
-    assert "half" not in str(told.value)
+    assert "half" not in str(reported.value)

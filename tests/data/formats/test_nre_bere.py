@@ -52,7 +52,7 @@ def test_nre_finds_names_and_leaves_out_what_it_can_not_find(tmp_path: Path):
     )
     assert (second.id, second.text, second.relations) == ("a.tsv:2", "Ada_Lovelace saw Paris.", ())
     assert (third.id, third.entities) == ("a.tsv:4", (Entity("m.5", "entity", (0, 1)),))
-    assert corpus.notes == {"sentences in which the head or the tail can't be found, left out": 1}
+    assert corpus.warnings == {"sentences in which the head or the tail can't be found, left out": 1}
     typed = read(path, "nre", head_type="miRNA", tail_type="Gene").documents[0]
     assert [mention.type for mention in typed.mentions] == ["miRNA", "Gene"]
 
@@ -95,7 +95,7 @@ def test_bere_keeps_its_other_strings_as_attributes(tmp_path: Path):
             {"pmid": "7"},
         ),
     )
-    assert corpus.notes == {"sentences in which the head or the tail can't be found, left out": 1}
+    assert corpus.warnings == {"sentences in which the head or the tail can't be found, left out": 1}
 
 
 def _without(key: str) -> str:

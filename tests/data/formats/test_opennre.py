@@ -22,12 +22,12 @@ LINE: dict[str, Any] = {
 
 
 def of(*values: dict[str, Any]) -> tuple[list[Document], Counter[str]]:
-    notes: Counter[str] = Counter()
-    return list(opennre.parse([json.dumps(value) for value in values], Path("a.jsonl"), notes)), notes
+    warnings: Counter[str] = Counter()
+    return list(opennre.parse([json.dumps(value) for value in values], Path("a.jsonl"), warnings)), warnings
 
 
 def test_positions_are_characters_of_a_text():
-    (document,), notes = of(LINE)
+    (document,), warnings = of(LINE)
     assert document == Document(
         "a.jsonl:1",
         "Xenomab stops the kinase.",
@@ -36,7 +36,7 @@ def test_positions_are_characters_of_a_text():
         (Entity("D1", "entity", (0,)), Entity("P1", "entity", (1,))),
         (Relation("inhibits", "D1", "P1", (0, 1)),),
     )
-    assert not notes
+    assert not warnings
 
 
 def test_positions_are_words_where_the_sentence_is_a_list_of_them():
@@ -46,20 +46,20 @@ def test_positions_are_words_where_the_sentence_is_a_list_of_them():
         "t": {"id": "P1", "name": "it", "pos": [5, 6]},
         "relation": "NA",
     }
-    (document,), notes = of(value)
+    (document,), warnings = of(value)
     assert [document.surface(mention) for mention in document.mentions] == ["protein kinase C", "it"]
     assert document.entities == (Entity("P1", "entity", (0, 1)),)
     assert document.relations == ()
-    assert not notes
+    assert not warnings
 
 
 def test_what_is_missing_or_odd_is_counted():
     bare = {**LINE, "h": {"pos": [0, 7]}, "t": {"id": "P1", "name": "else", "pos": [3, 9], "type": "Gene"}, "year": 3}
-    (document,), notes = of({**bare, "id": "x", "hospital": "general"})
+    (document,), warnings = of({**bare, "id": "x", "hospital": "general"})
     assert (document.id, document.attributes) == ("x", {"hospital": "general"})
     assert document.mentions == (Mention(0, 7, "entity", "T1"), Mention(3, 9, "Gene", "T2", "P1"))
     assert [entity.id for entity in document.entities] == ["T1", "P1"]
-    assert notes == {opennre.NO_ID: 1, opennre.OTHER_NAME: 1, opennre.OVERLAP: 1, opennre.PASSED_OVER: 1}
+    assert warnings == {opennre.NO_ID: 1, opennre.OTHER_NAME: 1, opennre.OVERLAP: 1, opennre.PASSED_OVER: 1}
 
 
 def test_documents_come_back_as_they_were_written(tmp_path: Path):
@@ -104,8 +104,8 @@ def test_a_document_of_many_mentions_is_written_as_a_line_a_pair():
         (Relation("r", "D2", "D3"), Relation("s", "D3", "T5", (3, 4)), Relation("r", "D1", "T5")),
         {"text": "odd", "hospital": "general"},
     )
-    notes: Counter[str] = Counter()
-    lines = [json.loads(line) for line in opennre.render([document], notes).splitlines()]
+    warnings: Counter[str] = Counter()
+    lines = [json.loads(line) for line in opennre.render([document], warnings).splitlines()]
     assert [(line["id"], line["relation"]) for line in lines] == [("d:1", "r"), ("d:2", "r"), ("d:3", "s")]
     ends = [[(line[end]["id"], line[end]["name"], line[end]["pos"]) for end in "ht"] for line in lines]
     assert ends == [
@@ -115,10 +115,10 @@ def test_a_document_of_many_mentions_is_written_as_a_line_a_pair():
     ]
     assert [line["text"] for line in lines] == ["A or B with C."] * 2 + ["C helps D."]
     assert all(line["hospital"] == "general" for line in lines)
-    assert notes == {opennre.ACROSS: 1, opennre.BY_NAME: 1, opennre.KEY_TAKEN: 1}
+    assert warnings == {opennre.ACROSS: 1, opennre.BY_NAME: 1, opennre.KEY_TAKEN: 1}
     bare = Document("e", "A B", (Span(0, 3),), (Mention(0, 1, "Drug", "T1"),))
-    assert opennre.render([bare], notes) == ""
-    assert notes[opennre.UNRELATED] == 1
+    assert opennre.render([bare], warnings) == ""
+    assert warnings[opennre.UNRELATED] == 1
 
 
 @pytest.mark.parametrize(

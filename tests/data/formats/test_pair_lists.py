@@ -37,7 +37,7 @@ def test_listed_pairs_are_no_candidates_but_keep_their_mentions(file: Path):
     (file.parent / "hypernyms.tsv").write_text("10\tD1\tD3\n\n10\tD1\tD3\n")
     plain = read(file, "pubtator")
     corpus = read(file, "pubtator", not_include="hypernyms.tsv")
-    assert corpus.notes == {}
+    assert corpus.warnings == {}
     assert candidate_pairs(plain.documents[0], TYPES) == (("D1", "D2"), ("D1", "D3"), ("D4", "D2"), ("D4", "D3"))
     first, second = corpus.documents
     assert candidate_pairs(first, TYPES) == (("D1", "D2"), ("D4", "D2"), ("D4", "D3"))
@@ -57,7 +57,7 @@ def test_lines_about_what_is_not_there_are_counted(file: Path):
     lines = ["12\tD1\tD2", "12\tD1\tD3", "10\tD1\tD9", "10\tD1\tD2", "10\tD4\tD3"]
     (file.parent / "list.tsv").write_text("\n".join(lines))
     corpus = read(file, "pubtator", not_include="list.tsv")
-    assert corpus.notes == {
+    assert corpus.warnings == {
         "lines of the list not_include about documents that this corpus file does not have": 2,
         "lines of the list not_include about entities that their document does not have": 1,
         "lines of the list not_include about related pairs, which stay included": 1,

@@ -25,36 +25,36 @@ from grandrounds.errors import DataError
     ],
 )
 def test_the_best_match_of_a_name_counts(text: str, head: str, tail: str, expected: tuple[str, int]):
-    notes: Counter[str] = Counter()
-    found = find_pair(text, head, tail, notes)
+    warnings: Counter[str] = Counter()
+    found = find_pair(text, head, tail, warnings)
     assert found
     assert (text[found[0].start : found[0].end], found[0].start) == expected
     assert text[found[1].start : found[1].end] == tail
-    assert not notes
+    assert not warnings
 
 
 def test_names_that_overlap_are_looked_for_elsewhere():
     text = "insulin receptor binds insulin"
-    notes: Counter[str] = Counter()
-    assert find_pair(text, "insulin", "insulin receptor", notes) == (Span(23, 30), Span(0, 16))
-    assert find_pair("A and A", "A", "A", notes) == (Span(0, 1), Span(6, 7))
-    assert not notes
+    warnings: Counter[str] = Counter()
+    assert find_pair(text, "insulin", "insulin receptor", warnings) == (Span(23, 30), Span(0, 16))
+    assert find_pair("A and A", "A", "A", warnings) == (Span(0, 1), Span(6, 7))
+    assert not warnings
 
 
 def test_names_that_overlap_everywhere_are_kept_and_counted():
-    notes: Counter[str] = Counter()
-    assert find_pair("the insulin receptor", "insulin", "insulin receptor", notes) == (Span(4, 11), Span(4, 20))
+    warnings: Counter[str] = Counter()
+    assert find_pair("the insulin receptor", "insulin", "insulin receptor", warnings) == (Span(4, 11), Span(4, 20))
     # A part of another word is no better place than one that overlaps.
-    found = find_pair("the insulin receptor of proinsulin", "insulin", "insulin receptor", notes)
+    found = find_pair("the insulin receptor of proinsulin", "insulin", "insulin receptor", warnings)
     assert found == (Span(4, 11), Span(4, 20))
-    assert notes == {OVERLAP: 2}
+    assert warnings == {OVERLAP: 2}
 
 
 def test_what_is_not_there_is_counted():
-    notes: Counter[str] = Counter()
-    assert find_pair("A and B", "A", "C", notes) is None
-    assert find_pair("A and B", " ", "B", notes) is None
-    assert notes == {LOST: 2}
+    warnings: Counter[str] = Counter()
+    assert find_pair("A and B", "A", "C", warnings) is None
+    assert find_pair("A and B", " ", "B", warnings) is None
+    assert warnings == {LOST: 2}
 
 
 def test_a_letter_that_is_everywhere_takes_no_time():

@@ -93,12 +93,12 @@ def test_documents_of_other_sources_keep_entities_and_relations():
         entities=(Entity("T7", "A", (0, 2)), Entity("T2", "B", (1,))),
         relations=(Relation("r", "T7", "T2", (2, 1)),),
     )
-    notes: Counter[str] = Counter()
-    (again,) = documents(render([document], notes))
+    warnings: Counter[str] = Counter()
+    (again,) = documents(render([document], warnings))
     assert again.text == "a\nb c"
     assert [(entity.id, entity.mentions) for entity in again.entities] == [("T7", (0, 2)), ("T2", (1,))]
     assert again.relations == (Relation("r", "T7", "T2"),)
-    assert notes == {
+    assert warnings == {
         "document ids changed, which PubTator could not hold": 1,
         "line ends and tabs, written as spaces": 1,
         "concepts replaced by the ids of entities, which relations refer to": 1,
@@ -138,7 +138,7 @@ def test_in_chr_joined_ids_are_of_one_chemical_and_a_relation_may_name_any_of_th
         ("T6", (5,)),
     ]
     assert document.relations == (Relation("React", PHOSPHATE, GLUCOSE), Relation("React", "CHEBI:15422", PHOSPHATE))
-    assert corpus.notes == {
+    assert corpus.warnings == {
         "relations with a concept that no mention has, left out": 1,
         "relations of a concept with itself, left out": 1,
         "relations given twice, of which the first was kept": 1,

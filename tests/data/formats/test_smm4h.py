@@ -22,13 +22,13 @@ ROWS = (
 )
 
 
-def documents(content: str = HEADER + ROWS, notes: Counter[str] | None = None) -> list[Document]:
-    return list(parse(content, Path("a.tsv"), Counter() if notes is None else notes))
+def documents(content: str = HEADER + ROWS, warnings: Counter[str] | None = None) -> list[Document]:
+    return list(parse(content, Path("a.tsv"), Counter() if warnings is None else warnings))
 
 
 def test_the_rows_of_a_tweet_become_one_document():
-    notes: Counter[str] = Counter()
-    assert documents(notes=notes) == [
+    warnings: Counter[str] = Counter()
+    assert documents(warnings=warnings) == [
         Document(
             "11",
             TWEET,
@@ -43,41 +43,41 @@ def test_the_rows_of_a_tweet_become_one_document():
         Document("12", "trazodone works", (Span(0, 15),), attributes={"drug": "trazodone"}),
         Document("13", "I am well ", (Span(0, 10),)),
     ]
-    assert notes == {}
+    assert warnings == {}
 
 
 def test_offsets_that_do_not_fit_are_mended_by_the_extraction_and_counted():
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     # As counted in the tweet with & for &amp;, then with the last character included, then of what is not there.
     (document,) = documents(
         HEADER
         + f"11\t41\t50\tADR\theadaches\tcymbalta\t{TWEET}\t\t\n"
         + f"11\t35\t42\tADR\tno sleep\tcymbalta\t{TWEET}\t\t\n"
         + f"11\t35\t42\tADR\tvomiting\tcymbalta\t{TWEET}\t\t\n",
-        notes,
+        warnings,
     )
     assert [(m.start, document.surface(m)) for m in document.mentions] == [(45, "headaches"), (35, "no sleep")]
-    assert notes == {align.MOVED: 2, align.LOST: 1}
+    assert warnings == {align.MOVED: 2, align.LOST: 1}
 
 
 def test_a_mention_given_with_two_codes_is_one_with_both():
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     again = f"11\t19\t28\tADR\theadaches\tduloxetine\t{TWEET}\t10000000\tother\n"
-    document = documents(HEADER + ROWS + again, notes)[0]
+    document = documents(HEADER + ROWS + again, warnings)[0]
     assert (document.mentions[0].concept, document.mentions[0].attributes) == (
         "10019211|10000000",
         {"concept_name": "headache|other"},
     )
     assert document.attributes == {"drug": "cymbalta|duloxetine"}
-    assert notes == {TWICE: 1}
+    assert warnings == {TWICE: 1}
 
 
 def test_the_header_says_which_column_is_what():
-    notes: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     content = "text\tuser\tID\tStart\tend\tspan\nfelt sick today\tme\t5\t5.0\t9.0\tsick\n"
-    (document,) = documents(content, notes)
+    (document,) = documents(content, warnings)
     assert document.mentions == (Mention(5, 9, "Entity", "T1"),)
-    assert notes == {"columns of no use here, left out": 1}
+    assert warnings == {"columns of no use here, left out": 1}
 
 
 def test_a_csv_is_read_with_its_quotes():

@@ -22,7 +22,7 @@ def test_a_file_is_a_document_with_sentences_and_nothing_else(tmp_path: Path) ->
         "Pain eased.",
         "No fever",
     ]
-    assert sum(corpus.notes.values()) == 1
+    assert sum(corpus.warnings.values()) == 1
 
 
 def test_a_byte_order_mark_is_no_character_of_the_text(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats.source import Corpus, Format, Notes
+from grandrounds.data.formats.source import Corpus, Format, Warnings
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 from grandrounds.registry import FORMATS
 
@@ -25,34 +25,34 @@ def read(paths: AnyPath | Iterable[AnyPath], format: str, **options: object) -> 
     `format` is a name such as "pubtator" or "brat"; `grandrounds data check --help` lists them all. Options are the
     format's own. A document that breaks its format is a DataError with file and line, never with text.
     """
-    notes: Notes = Counter()
+    warnings: Warnings = Counter()
     sources = [Path(paths)] if isinstance(paths, str | PathLike) else [Path(path) for path in paths]
-    documents = list(each(format, sources, notes, **options))
+    documents = list(each(format, sources, warnings, **options))
     if not documents:
-        raise nothing_found(format, sources, notes)
+        raise nothing_found(format, sources, warnings)
     repeated = len(documents) - len({document.id for document in documents})
     if repeated:
-        notes["documents with the id of an earlier one"] += repeated
-    return Corpus(tuple(documents), dict(notes))
+        warnings["documents with the id of an earlier one"] += repeated
+    return Corpus(tuple(documents), dict(warnings))
 
 
-def each(format: str, sources: Iterable[Path], notes: Notes, **options: object) -> Iterator[Document]:
+def each(format: str, sources: Iterable[Path], warnings: Warnings, **options: object) -> Iterator[Document]:
     """The same one at a time, for what need not hold them all; what is skipped is added to the notes."""
     chosen = _format(format)
     _check_options(chosen.name, chosen.reader, options)
     found = (
         document
         for source in sources
-        for path in _files(chosen, source, notes)
-        for document in chosen.reader(path, notes, **options)
+        for path in _files(chosen, source, warnings)
+        for document in chosen.reader(path, warnings, **options)
     )
-    yield from chosen.join(list(found), notes) if chosen.join else found
+    yield from chosen.join(list(found), warnings) if chosen.join else found
 
 
-def nothing_found(format: str, sources: Sequence[Path], notes: Notes) -> DataError:
+def nothing_found(format: str, sources: Sequence[Path], warnings: Warnings) -> DataError:
     """The error that says what there was instead."""
     problem = f"no documents found; is it really in the format '{format}' ({_format(format).description})?"
-    instead = "; ".join(f"{count} {what}" for what, count in sorted(notes.items()))
+    instead = "; ".join(f"{count} {what}" for what, count in sorted(warnings.items()))
     return DataError(problem + (f" There were: {instead}" if instead else ""), path=sources[0] if sources else None)
 
 
@@ -63,9 +63,9 @@ def write(format: str, documents: Iterable[Document], path: AnyPath, **options: 
         writable = ", ".join(sorted(name for name, known in FORMATS.items() if known.writer))
         raise GrandRoundsError(f"format '{format}' can be read, not written; write one of {writable}")
     _check_options(chosen.name, chosen.writer, options)
-    notes: Notes = Counter()
-    chosen.writer(tuple(documents), Path(path), notes, **options)
-    return dict(notes)
+    warnings: Warnings = Counter()
+    chosen.writer(tuple(documents), Path(path), warnings, **options)
+    return dict(warnings)
 
 
 def _format(name: str) -> Format:
@@ -85,7 +85,7 @@ def _check_options(format: str, function: Callable[..., object], options: Mappin
             raise GrandRoundsError(f"option '{name}' of format '{format}' must be of type {kind}")
 
 
-def _files(format: Format, source: Path, notes: Notes) -> Iterator[Path]:
+def _files(format: Format, source: Path, warnings: Warnings) -> Iterator[Path]:
     """What to hand to the reader: a folder format takes the folder itself, a file format the files in it."""
     if not source.exists():
         raise DataError("no such file or folder; check the path", path=source)
@@ -96,4 +96,4 @@ def _files(format: Format, source: Path, notes: Notes) -> Iterator[Path]:
         if path.is_file() and path.name.removesuffix(".gz").endswith(format.suffixes):
             yield path
         else:
-            notes[f"files or folders passed over, not ending in {' or '.join(format.suffixes)}"] += 1
+            warnings[f"files or folders passed over, not ending in {' or '.join(format.suffixes)}"] += 1

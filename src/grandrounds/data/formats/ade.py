@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats.pair_sentence import folded, places
-from grandrounds.data.formats.source import Format, Notes, lines, load
+from grandrounds.data.formats.source import Format, Warnings, lines, load
 from grandrounds.errors import DataError
 
 DRUG = "Drug"
@@ -58,11 +58,11 @@ class _Sentence:
     """Type of relation, drug, and what it is related to."""
 
 
-def read(path: Path, notes: Notes) -> Iterator[Document]:
-    yield from parse(load(path), path, notes)
+def read(path: Path, warnings: Warnings) -> Iterator[Document]:
+    yield from parse(load(path), path, warnings)
 
 
-def parse(content: str, path: Path, notes: Notes) -> Iterator[Document]:
+def parse(content: str, path: Path, warnings: Warnings) -> Iterator[Document]:
     """The documents of a file's content, one a distinct sentence; `path` is for ids, messages and what it holds."""
     positive: dict[tuple[str, str], _Sentence] = {}
     negative: list[_Sentence] = []
@@ -76,7 +76,7 @@ def parse(content: str, path: Path, notes: Notes) -> Iterator[Document]:
                 raise error.at(path, i) from None
             positive.setdefault((abstract, text), _Sentence(abstract, text, i)).pairs.append(pair)
     sentences = sorted((*positive.values(), *negative), key=lambda sentence: sentence.line)
-    yield from join((_document(sentence, path, notes) for sentence in sentences), notes)
+    yield from join((_document(sentence, path, warnings) for sentence in sentences), warnings)
 
 
 def _pair(line: str, file: str) -> tuple[str, str, tuple[str, _Name, _Name]]:
@@ -98,9 +98,9 @@ def _name(type: str, name: str, start: str) -> _Name:
     return _Name(type, name.strip(), int(start) + len(name) - len(name.lstrip()))  # two of the corpus have a space
 
 
-def _document(sentence: _Sentence, path: Path, notes: Notes) -> Document:
+def _document(sentence: _Sentence, path: Path, warnings: Warnings) -> Document:
     names = list(dict.fromkeys(name for _, *ends in sentence.pairs for name in ends))
-    spans = _locate(sentence.text, names, notes)
+    spans = _locate(sentence.text, names, warnings)
     keys = {name: (*span, name.type) for name, span in spans.items()}
     order = {key: i for i, key in enumerate(sorted(set(keys.values())))}
     stated: list[tuple[str, int, int]] = []
@@ -108,11 +108,11 @@ def _document(sentence: _Sentence, path: Path, notes: Notes) -> Document:
         if drug in spans and other in spans:
             stated.append((type, order[keys[drug]], order[keys[other]]))
         else:
-            notes[UNRELATED] += 1
-    return _build(f"{path.name}:{sentence.line}", sentence.text, order, stated, sentence.abstract, notes)
+            warnings[UNRELATED] += 1
+    return _build(f"{path.name}:{sentence.line}", sentence.text, order, stated, sentence.abstract, warnings)
 
 
-def _locate(text: str, names: Iterable[_Name], notes: Notes) -> Mapping[_Name, Span]:
+def _locate(text: str, names: Iterable[_Name], warnings: Warnings) -> Mapping[_Name, Span]:
     """Where each name is, if anywhere: where most names agree that the sentence starts, else at its likeliest place."""
     lowered = folded(text)
     where = {name: [found.start() for found in _all(folded(name.name), lowered)] for name in names}
@@ -127,10 +127,10 @@ def _locate(text: str, names: Iterable[_Name], notes: Notes) -> Mapping[_Name, S
     for name, found in where.items():
         agreed = [name.start - start for start in starts if name.start - start in found]
         if not found:
-            notes[LOST] += 1
+            warnings[LOST] += 1
             continue
         if len(found) > 1 and len(agreed) != 1:
-            notes[GUESSED] += 1
+            warnings[GUESSED] += 1
         at = agreed[0] if len(agreed) == 1 else min(places(text, name.name))[1].start
         spans[name] = Span(at, at + len(name.name))
     return spans
@@ -140,19 +140,19 @@ def _all(name: str, text: str) -> Iterator[re.Match[str]]:
     return re.finditer(f"(?={re.escape(name)})", text)  # looking ahead, so that matches may overlap
 
 
-def join(documents: Iterable[Document], notes: Notes) -> Iterator[Document]:
+def join(documents: Iterable[Document], warnings: Warnings) -> Iterator[Document]:
     """The documents, with those of the same text made one."""
     first: dict[str, Document] = {}
     for document in documents:
         if document.text in first:
-            notes[AGAIN] += 1
-            first[document.text] = _union(first[document.text], document, notes)
+            warnings[AGAIN] += 1
+            first[document.text] = _union(first[document.text], document, warnings)
         else:
             first[document.text] = document
     yield from first.values()
 
 
-def _union(one: Document, other: Document, notes: Notes) -> Document:
+def _union(one: Document, other: Document, warnings: Warnings) -> Document:
     keys = sorted({(m.start, m.end, m.type) for document in (one, other) for m in document.mentions})
     stated = []
     for document in (one, other):
@@ -161,7 +161,7 @@ def _union(one: Document, other: Document, notes: Notes) -> Document:
         types = [relation.type for relation in document.relations]
         stated += [(type, order[head], order[tail]) for type, (head, tail) in zip(types, ends, strict=True)]
     abstracts = "|".join(dict.fromkeys((*one.attributes[PMID].split("|"), *other.attributes[PMID].split("|"))))
-    return _build(one.id, one.text, keys, stated, abstracts, notes)
+    return _build(one.id, one.text, keys, stated, abstracts, warnings)
 
 
 def _build(
@@ -170,13 +170,13 @@ def _build(
     keys: Iterable[tuple[int, int, str]],
     stated: Iterable[tuple[str, int, int]],
     abstracts: str,
-    notes: Notes,
+    warnings: Warnings,
 ) -> Document:
     mentions = tuple(Mention(*key, f"T{i}") for i, key in enumerate(keys, start=1))
     relations: dict[tuple[str, int, int], Relation] = {}
     for type, head, tail in stated:
         if (type, head, tail) in relations:
-            notes[TWICE] += 1
+            warnings[TWICE] += 1
         else:
             relations[type, head, tail] = Relation(type, mentions[head].id, mentions[tail].id, (head, tail))
     return Document(

@@ -10,7 +10,7 @@ import re
 from xml.sax.saxutils import unescape
 
 from grandrounds.data.documents import Span
-from grandrounds.data.formats.source import Notes
+from grandrounds.data.formats.source import Warnings
 
 MOVED = "mentions whose text is not at their offsets but nearby, moved there"
 LOST = "mentions whose text is neither at their offsets nor nearby, left out"
@@ -21,12 +21,12 @@ NEAR = 100
 _ENTITIES = {"&": "amp", "'": "apos|#39", '"': "quot", "<": "lt", ">": "gt"}
 
 
-def place(text: str, start: int, end: int, stated: str, notes: Notes, *, near: int = NEAR) -> Span | None:
+def place(text: str, start: int, end: int, stated: str, warnings: Warnings, *, near: int = NEAR) -> Span | None:
     """The characters of a mention; what is moved, and what can't be placed at all, is noted."""
     if fits(text, (Span(start, end),), stated):
         return Span(start, end)
     found = nearest(text, start, stated, near)
-    notes[LOST if found is None else MOVED] += 1
+    warnings[LOST if found is None else MOVED] += 1
     return found
 
 

@@ -15,35 +15,37 @@ from pathlib import Path
 from grandrounds.data.documents import Document
 from grandrounds.data.formats.json_values import array, record, string
 from grandrounds.data.formats.pair_sentence import End, find_pair, pair_document
-from grandrounds.data.formats.source import Format, Notes, load
+from grandrounds.data.formats.source import Format, Warnings, load
 from grandrounds.errors import DataError
 
 _OWN = ("head", "tail", "sentence", "relation")
 
 
-def read(path: Path, notes: Notes, *, head_type: str = "Drug", tail_type: str = "Target") -> Iterator[Document]:
-    yield from parse(load(path), path, notes, head_type, tail_type)
+def read(path: Path, warnings: Warnings, *, head_type: str = "Drug", tail_type: str = "Target") -> Iterator[Document]:
+    yield from parse(load(path), path, warnings, head_type, tail_type)
 
 
 def parse(
-    content: str, path: Path, notes: Notes, head_type: str = "Drug", tail_type: str = "Target"
+    content: str, path: Path, warnings: Warnings, head_type: str = "Drug", tail_type: str = "Target"
 ) -> Iterator[Document]:
     """The documents of a file's content; `path` is for ids and messages."""
     try:
         found = array(content.removeprefix("\ufeff"), "the file is one list of sentences")
         for i, value in enumerate(found):
-            if document := _document(f"{path.name}:{i + 1}", value, f"sentences[{i}]", (head_type, tail_type), notes):
+            if document := _document(
+                f"{path.name}:{i + 1}", value, f"sentences[{i}]", (head_type, tail_type), warnings
+            ):
                 yield document
     except DataError as error:
         raise error.at(path, error.line) from None
 
 
-def _document(id: str, value: object, where: str, types: tuple[str, str], notes: Notes) -> Document | None:
+def _document(id: str, value: object, where: str, types: tuple[str, str], warnings: Warnings) -> Document | None:
     found = record(value, where, *_OWN)
     ids, words = zip(*(_end(found[end], f"{where}.{end}") for end in ("head", "tail")), strict=True)
     relation = string(found["relation"], f"{where}.relation")
     text = string(found["sentence"], f"{where}.sentence")
-    places = find_pair(text, words[0], words[1], notes)
+    places = find_pair(text, words[0], words[1], warnings)
     if places is None:
         return None
     attributes = {

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
-from grandrounds.data.formats.source import Format, Notes, lines, load
+from grandrounds.data.formats.source import Format, Warnings, lines, load
 from grandrounds.errors import DataError
 
 _PLACEHOLDER = re.compile(r"@([A-Za-z][\w-]*)\$")
 _HEADER = ["index", "sentence", "label"]
 
 
-def read(path: Path, notes: Notes, *, relation: str = "associated") -> Iterator[Document]:
+def read(path: Path, warnings: Warnings, *, relation: str = "associated") -> Iterator[Document]:
     yield from parse(load(path), path, relation)
 
 

@@ -10,7 +10,7 @@
 Entities are the Equiv groups, named after their first mention; other mentions stand alone. Normalisations
 become concepts and do not group, since relations here name mentions. Events with arguments, groups of another name
 than Equiv, notes (#) and what refers to them have no place in our model: they are kept as lines, written again
-unchanged, and counted. What becomes of mentions in several pieces is told by the option `discontinuous`; see `pieces`.
+unchanged, and counted. The option `discontinuous` says what becomes of mentions in several pieces; see `pieces`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import get_args
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import pieces
-from grandrounds.data.formats.source import Format, Notes, lines, load, mismatch, number, save
+from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number, save
 from grandrounds.data.sentences import Breaks, split_sentences
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
@@ -39,17 +39,17 @@ _BINARY = "yes"
 
 
 def read(
-    path: Path, notes: Notes, *, breaks: str = "paragraph", discontinuous: str = pieces.KEEP
+    path: Path, warnings: Warnings, *, breaks: str = "paragraph", discontinuous: str = pieces.KEEP
 ) -> Iterator[Document]:
     root = path if path.is_dir() else path.parent
     texts = sorted(path.rglob("*.txt")) if path.is_dir() else [path.with_suffix(".txt")]
     for text in texts:
         annotations = text.with_suffix(".ann")
         if not annotations.exists():
-            notes["texts without annotations (.ann), read as having none"] += 1
+            warnings["texts without annotations (.ann), read as having none"] += 1
         content = load(annotations) if annotations.exists() else ""
         id = text.relative_to(root).with_suffix("").as_posix()
-        yield parse(load(text), content, id, annotations, notes, breaks, discontinuous)
+        yield parse(load(text), content, id, annotations, warnings, breaks, discontinuous)
     if path.is_dir():
         for annotations in sorted(path.rglob("*.ann")):
             if not annotations.with_suffix(".txt").exists():
@@ -58,7 +58,7 @@ def read(
                 )
         others = sum(1 for file in path.rglob("*") if file.is_file() and file.suffix not in (".txt", ".ann"))
         if others:
-            notes["files passed over, neither .txt nor .ann"] += others
+            warnings["files passed over, neither .txt nor .ann"] += others
 
 
 def parse(
@@ -66,7 +66,7 @@ def parse(
     annotations: str,
     id: str,
     path: Path,
-    notes: Notes,
+    warnings: Warnings,
     breaks: str = "paragraph",
     discontinuous: str = pieces.KEEP,
 ) -> Document:
@@ -81,12 +81,12 @@ def parse(
         for i, line in rows:
             try:
                 if line[0] in kinds:
-                    take(line, notes)
+                    take(line, warnings)
                 elif kinds == "T" and line[0] not in "TER*NAM#":
                     raise DataError("a line that starts with none of T, R, *, N, A, M, E and #, BRAT's kinds of line")
             except DataError as error:
                 raise error.at(path, i) from None
-    page.settle(discontinuous, notes)
+    page.settle(discontinuous, warnings)
     try:
         return page.document(id, breaks)
     except DataError as error:
@@ -107,7 +107,7 @@ class _Page:
     groups: list[list[str]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
-    def mention(self, line: str, notes: Notes) -> None:
+    def mention(self, line: str, warnings: Warnings) -> None:
         columns = line.split("\t")
         found = re.fullmatch(r"(\S+) (.+)", columns[1]) if len(columns) == 3 else None
         if not found:
@@ -129,7 +129,7 @@ class _Page:
         fragments = tuple(spans) if len(spans) > 1 else ()
         self.mentions[columns[0]] = Mention(start, end, found.group(1), columns[0], fragments=fragments)
 
-    def event(self, line: str, notes: Notes) -> None:
+    def event(self, line: str, warnings: Warnings) -> None:
         id, _, rest = line.partition("\t")
         if not re.fullmatch(r"\S+:T\S+(?: \S+:[TE]\S+)* *", rest):
             raise DataError("not an event line; expected id TAB type:T1 role:T2 ...")
@@ -141,15 +141,15 @@ class _Page:
             self.wrapped[id] = trigger
             return
         self.events.add(id)
-        self._keep(line, "events kept for writing, of no other use here", notes)
+        self._keep(line, "events kept for writing, of no other use here", warnings)
 
-    def relation(self, line: str, notes: Notes) -> None:
+    def relation(self, line: str, warnings: Warnings) -> None:
         found = re.fullmatch(r"(\S+)\t(\S+) (\S+):(\S+) (\S+):(\S+)\s*", line)
         if not found:
             raise DataError("not a relation line; expected id TAB type Arg1:T1 Arg2:T2")
         id, type, role1, head, role2, tail = found.groups()
         if {head, tail} & self.events:
-            self._keep(line, "relations between events kept for writing, of no other use here", notes)
+            self._keep(line, "relations between events kept for writing, of no other use here", warnings)
             self.events.add(id)
             return
         head, tail = self.wrapped.get(head, head), self.wrapped.get(tail, tail)
@@ -163,29 +163,29 @@ class _Page:
             attributes[_ROLES] = f"{role1} {role2}"
         self.relations[id] = (head, tail, Relation(type, head, tail, attributes=attributes))
 
-    def other(self, line: str, notes: Notes) -> None:
+    def other(self, line: str, warnings: Warnings) -> None:
         columns = line.split("\t")
         words = columns[1].split() if len(columns) > 1 else []
         if line[0] == "#":
-            self._keep(line, "annotators' notes kept for writing, of no other use here", notes)
+            self._keep(line, "annotators' notes kept for writing, of no other use here", warnings)
         elif line[0] == "*":
             if len(words) < 3:
                 raise DataError("not a line of a group; expected * TAB Equiv T1 T2 ...")
             if words[0] != "Equiv" or not self.events.isdisjoint(words):
                 for id in words[1:]:
                     self._known(id, {**self.mentions, **self.wrapped, **dict.fromkeys(self.events)})
-                self._keep(line, "groups of events or of another name than Equiv, kept for writing", notes)
+                self._keep(line, "groups of events or of another name than Equiv, kept for writing", warnings)
                 return
             members = [self.wrapped.get(id, id) for id in words[1:]]
             for id in members:
                 self._known(id, self.mentions)
             self.groups.append(members)
         elif len(words) > 1 and words[1] in self.events:
-            self._keep(line, "attributes of events kept for writing, of no other use here", notes)
+            self._keep(line, "attributes of events kept for writing, of no other use here", warnings)
         elif line[0] == "N":
             self._normalise(columns, words)
         else:
-            self._attribute(words, notes)
+            self._attribute(words, warnings)
 
     def _normalise(self, columns: Sequence[str], words: Sequence[str]) -> None:
         if len(words) != 3 or len(columns) > 3 or words[0] != "Reference":
@@ -200,23 +200,23 @@ class _Page:
         attributes = {**mention.attributes, _NAMES: names} if names.strip("|") else mention.attributes
         self.mentions[target] = replace(mention, concept=concept, attributes=attributes)
 
-    def _attribute(self, words: Sequence[str], notes: Notes) -> None:
+    def _attribute(self, words: Sequence[str], warnings: Warnings) -> None:
         if len(words) < 2:
             raise DataError("not an attribute line; expected id TAB name T1 value")
         name, target, value = words[0], self.wrapped.get(words[1], words[1]), " ".join(words[2:]) or _BINARY
         if target in self.mentions:
             mention = self.mentions[target]
-            added = _with(mention.attributes, name, value, notes)
+            added = _with(mention.attributes, name, value, warnings)
             self.mentions[target] = replace(mention, attributes=added)
         else:
             self._known(target, self.relations)
             head, tail, relation = self.relations[target]
-            added = _with(relation.attributes, name, value, notes)
+            added = _with(relation.attributes, name, value, warnings)
             self.relations[target] = (head, tail, replace(relation, attributes=added))
 
-    def _keep(self, line: str, note: str, notes: Notes) -> None:
+    def _keep(self, line: str, note: str, warnings: Warnings) -> None:
         self.kept.append(line)
-        notes[note] += 1
+        warnings[note] += 1
 
     def _fresh(self, id: str, taken: Mapping[str, object] | set[str]) -> None:
         if id in taken:
@@ -226,9 +226,9 @@ class _Page:
         if id not in known:
             raise DataError("a line that refers to an id which the file does not have; add its line or remove this one")
 
-    def settle(self, discontinuous: str, notes: Notes) -> None:
+    def settle(self, discontinuous: str, warnings: Warnings) -> None:
         """Do with mentions in pieces as was chosen; what refers to one left out goes with it, and is counted."""
-        settled = {id: pieces.settle(m, self.text, discontinuous, notes) for id, m in self.mentions.items()}
+        settled = {id: pieces.settle(m, self.text, discontinuous, warnings) for id, m in self.mentions.items()}
         self.mentions = {id: mention for id, mention in settled.items() if mention}
         gone = settled.keys() - self.mentions.keys()
         gone |= {event for event, trigger in self.wrapped.items() if trigger in gone}
@@ -237,10 +237,10 @@ class _Page:
         groups = ([id for id in group if id not in gone] for group in self.groups)
         self.groups = [group for group in groups if group]
         if ended:
-            notes["relations of mentions left out, left out too"] += len(ended)
+            warnings["relations of mentions left out, left out too"] += len(ended)
         gone |= ended
         while dangling := [line for line in self.kept if _names(line) & gone]:
-            notes["lines kept for writing that refer to what was left out, left out too"] += len(dangling)
+            warnings["lines kept for writing that refer to what was left out, left out too"] += len(dangling)
             gone |= {line.partition("\t")[0] for line in dangling}
             self.kept = [line for line in self.kept if line not in dangling]
 
@@ -275,9 +275,9 @@ def _span(piece: str) -> Span:
     return Span(numbers[0], numbers[1])
 
 
-def _with(attributes: Mapping[str, str], name: str, value: str, notes: Notes) -> Mapping[str, str]:
+def _with(attributes: Mapping[str, str], name: str, value: str, warnings: Warnings) -> Mapping[str, str]:
     if name in attributes:
-        notes["attributes given twice, of which the first was kept"] += 1
+        warnings["attributes given twice, of which the first was kept"] += 1
         return attributes
     return {**attributes, name: value}
 
@@ -299,17 +299,17 @@ def _owners(ids: Sequence[str], groups: Sequence[Sequence[str]]) -> dict[str, st
     return {id: root(id) for id in ids}
 
 
-def write(documents: Sequence[Document], path: Path, notes: Notes) -> None:
+def write(documents: Sequence[Document], path: Path, warnings: Warnings) -> None:
     """A .txt and a .ann a document in the folder `path`."""
     names = [_file_name(document.id) for document in documents]
     if len(set(names)) < len(names):
         raise DataError("two documents would be written to the same file; give them different ids", path=path)
     changed = sum(name != document.id for name, document in zip(names, documents, strict=True))
     if changed:
-        notes["document ids changed to be file names"] += changed
+        warnings["document ids changed to be file names"] += changed
     for name, document in zip(names, documents, strict=True):
         save(document.text, path / f"{name}.txt")
-        save(render(document, notes), path / f"{name}.ann")
+        save(render(document, warnings), path / f"{name}.ann")
 
 
 def _file_name(id: str) -> str:
@@ -317,37 +317,37 @@ def _file_name(id: str) -> str:
     return "/".join("_" if part in ("", ".", "..") else part for part in parts)
 
 
-def render(document: Document, notes: Notes) -> str:
+def render(document: Document, warnings: Warnings) -> str:
     """The content of a document's .ann."""
-    return "".join(f"{line}\n" for line in _lines(document, notes))
+    return "".join(f"{line}\n" for line in _lines(document, warnings))
 
 
-def _lines(document: Document, notes: Notes) -> Iterator[str]:
+def _lines(document: Document, warnings: Warnings) -> Iterator[str]:
     ids = [mention.id for mention in document.mentions]
     if not all(re.fullmatch(r"T\d+", id) for id in ids):
         ids = [f"T{i}" for i in range(1, len(ids) + 1)]
-        notes["mentions given new ids"] += len(ids)
+        warnings["mentions given new ids"] += len(ids)
     for id, mention in zip(ids, document.mentions, strict=True):
         spans = mention.fragments or (Span(mention.start, mention.end),)
         where = ";".join(f"{start} {end}" for start, end in spans)
         surface = re.sub(r"\s", " ", " ".join(document.text[start:end] for start, end in spans))
-        yield f"{id}\t{_word(mention.type, notes)} {where}\t{surface}"
+        yield f"{id}\t{_word(mention.type, warnings)} {where}\t{surface}"
     # Whatever names a mention that an event wraps names the event.
     names = [mention.attributes.get(_EVENT, id) for id, mention in zip(ids, document.mentions, strict=True)]
     for id, name, mention in zip(ids, names, document.mentions, strict=True):
         if name != id:
-            yield f"{name}\t{_word(mention.type, notes)}:{id}"
+            yield f"{name}\t{_word(mention.type, warnings)}:{id}"
     targets = [(name, mention.attributes) for name, mention in zip(names, document.mentions, strict=True)]
     for i, relation in enumerate(document.relations, start=1):
         id = relation.attributes.get(_ID, f"R{i}")
         pair = relation.mentions
         if pair is None:
             pair = document.entity(relation.head).mentions[0], document.entity(relation.tail).mentions[0]
-            notes["relations between entities, written between their first mentions"] += 1
+            warnings["relations between entities, written between their first mentions"] += 1
         first, second = relation.attributes.get(_ROLES, "Arg1 Arg2").split()
-        yield f"{id}\t{_word(relation.type, notes)} {first}:{names[pair[0]]} {second}:{names[pair[1]]}"
+        yield f"{id}\t{_word(relation.type, warnings)} {first}:{names[pair[0]]} {second}:{names[pair[1]]}"
         targets.append((id, relation.attributes))
-    yield from _equivalences(document, ids, notes)
+    yield from _equivalences(document, ids, warnings)
     yield from _normalisations(document, ids)
     count = 0
     for target, attributes in targets:
@@ -355,19 +355,19 @@ def _lines(document: Document, notes: Notes) -> Iterator[str]:
             if name not in (_ID, _ROLES, _NAMES, _EVENT):
                 count += 1
                 suffix = "" if value == _BINARY else f" {' '.join(value.split())}"
-                yield f"A{count}\t{_word(name, notes)} {target}{suffix}"
+                yield f"A{count}\t{_word(name, warnings)} {target}{suffix}"
     if KEPT in document.attributes:
         yield from document.attributes[KEPT].split("\n")
 
 
-def _equivalences(document: Document, ids: Sequence[str], notes: Notes) -> Iterator[str]:
+def _equivalences(document: Document, ids: Sequence[str], warnings: Warnings) -> Iterator[str]:
     owners = [0] * len(ids)
     for entity in document.entities:
         for index in entity.mentions:
             owners[index] += 1
     shared = sum(count > 1 for count in owners)
     if shared:
-        notes["mentions of several entities, which Equiv can't express and would join"] += shared
+        warnings["mentions of several entities, which Equiv can't express and would join"] += shared
     for entity in document.entities:
         own = [ids[index] for index in entity.mentions if owners[index] == 1]
         if len(own) > 1:
@@ -386,11 +386,11 @@ def _normalisations(document: Document, ids: Sequence[str]) -> Iterator[str]:
                 yield f"N{count}\tReference {id} {concept.replace(' ', '_')}" + (f"\t{name}" if name else "")
 
 
-def _word(text: str, notes: Notes) -> str:
+def _word(text: str, warnings: Warnings) -> str:
     """A type or a name without white space, which would end it."""
     word = re.sub(r"\s", "_", text)
     if word != text:
-        notes["types and names with white space, written with '_'"] += 1
+        warnings["types and names with white space, written with '_'"] += 1
     return word or "_"
 
 

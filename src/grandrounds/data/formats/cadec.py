@@ -4,8 +4,8 @@
 
 Types are ADR, Drug, Disease, Symptom and Finding. What a file's name says before its number is the attribute "drug". A
 file of the release is known to have a wrong offset, so a mention is looked for where its text is not, which the
-reader of `brat` does not do. What becomes of mentions in several pieces is told by `discontinuous`; see `pieces`. The
-concepts (folders `meddra` and `sct`) are not read.
+reader of `brat` does not do. The option `discontinuous` says what becomes of mentions in several pieces; see
+`pieces`. The concepts (folders `meddra` and `sct`) are not read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Mention, Span
 from grandrounds.data.formats import align, pieces
-from grandrounds.data.formats.source import Format, Notes, lines, load, number
+from grandrounds.data.formats.source import Format, Warnings, lines, load, number
 from grandrounds.data.sentences import split_sentences
 from grandrounds.errors import DataError
 
@@ -25,7 +25,7 @@ _TEXTS, _ANNOTATIONS, _CONCEPTS = "text", "original", ("meddra", "sct")
 _LINE = re.compile(r"(T\S+)\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)", re.ASCII | re.DOTALL)
 
 
-def read(path: Path, notes: Notes, *, discontinuous: str = pieces.KEEP) -> Iterator[Document]:
+def read(path: Path, warnings: Warnings, *, discontinuous: str = pieces.KEEP) -> Iterator[Document]:
     pieces.check(discontinuous)
     texts = [path.with_suffix(".txt")]
     if path.is_dir():
@@ -37,41 +37,43 @@ def read(path: Path, notes: Notes, *, discontinuous: str = pieces.KEEP) -> Itera
         places = (text.with_suffix(".ann"), text.parent.parent / _ANNOTATIONS / f"{text.stem}.ann")
         annotations = next((place for place in places if place.is_file()), None)
         if annotations is None:
-            notes["texts without annotations (.ann), read as having none"] += 1
+            warnings["texts without annotations (.ann), read as having none"] += 1
         else:
             used.add(annotations)
         if content.strip():
             stated = load(annotations) if annotations else ""
-            yield parse(content, stated, text.stem, annotations or text, notes, discontinuous)
+            yield parse(content, stated, text.stem, annotations or text, warnings, discontinuous)
         else:
-            notes["empty texts, left out"] += 1
+            warnings["empty texts, left out"] += 1
     if path.is_dir():
         for file in sorted(path.rglob("*.ann")):
             if file.parent.name in _CONCEPTS:
-                notes["files of concepts (meddra, sct) left unread"] += 1
+                warnings["files of concepts (meddra, sct) left unread"] += 1
             elif file not in used:
                 raise DataError(f"no text for these annotations; put its .txt into a folder '{_TEXTS}'", path=file)
 
 
-def parse(text: str, annotations: str, id: str, path: Path, notes: Notes, discontinuous: str = pieces.KEEP) -> Document:
+def parse(
+    text: str, annotations: str, id: str, path: Path, warnings: Warnings, discontinuous: str = pieces.KEEP
+) -> Document:
     """A document from its text and the content of its .ann; `path` is for messages."""
     mentions: dict[str, Mention] = {}
     for i, line in enumerate(lines(annotations), start=1):
         if line.startswith("#"):
-            notes["annotators' notes left out"] += 1
+            warnings["annotators' notes left out"] += 1
         elif line.strip():
             try:
-                mention = _mention(line, text, notes)
+                mention = _mention(line, text, warnings)
             except DataError as error:
                 raise error.at(path, i) from None
-            settled = pieces.settle(mention, text, discontinuous, notes) if mention else None
+            settled = pieces.settle(mention, text, discontinuous, warnings) if mention else None
             if settled and settled.id in mentions:
                 raise DataError("an id that an earlier line has; ids must be unique in a file", path=path, line=i)
             if settled:
                 mentions[settled.id] = settled
     distinct = list({(m.start, m.end, m.fragments, m.type): m for m in reversed(mentions.values())}.values())[::-1]
     if len(distinct) < len(mentions):
-        notes[TWICE] += len(mentions) - len(distinct)
+        warnings[TWICE] += len(mentions) - len(distinct)
     drug = id.rpartition(".")[0]
     return Document(
         id,
@@ -83,7 +85,7 @@ def parse(text: str, annotations: str, id: str, path: Path, notes: Notes, discon
     )
 
 
-def _mention(line: str, text: str, notes: Notes) -> Mention | None:
+def _mention(line: str, text: str, warnings: Warnings) -> Mention | None:
     found = _LINE.fullmatch(line)
     if not found:
         raise DataError("not a mention line; expected T1 TAB type start end TAB text, pieces parted by ';'")
@@ -93,9 +95,9 @@ def _mention(line: str, text: str, notes: Notes) -> Mention | None:
         whole = _in_order(spans)
         return Mention(whole[0].start, whole[-1].end, type, id, fragments=whole if len(whole) > 1 else ())
     if len(spans) > 1:
-        notes[align.LOST] += 1
+        warnings[align.LOST] += 1
         return None
-    span = align.place(text, *spans[0], stated, notes)
+    span = align.place(text, *spans[0], stated, warnings)
     return Mention(*span, type, id) if span else None
 
 

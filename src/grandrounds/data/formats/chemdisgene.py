@@ -22,7 +22,7 @@ from pathlib import Path
 from grandrounds.data.documents import Document, Relation
 from grandrounds.data.formats import pubtator
 from grandrounds.data.formats.pair_lists import rows
-from grandrounds.data.formats.source import Format, Notes, load
+from grandrounds.data.formats.source import Format, Warnings, load
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
 TYPES = {"chem": "Chemical", "gene": "Gene", "disease": "Disease"}
@@ -46,15 +46,15 @@ class _Stated:
     """The two concepts, in either order."""
 
 
-def read(path: Path, notes: Notes, *, relations: str = "", only: str = "") -> Iterator[Document]:
+def read(path: Path, warnings: Warnings, *, relations: str = "", only: str = "") -> Iterator[Document]:
     if only and only not in KINDS:
         raise GrandRoundsError(unknown("kind of relation", only, KINDS))
     abstracts = load(path)  # first, so that what is no corpus at all is not asked for its relations
-    documents = parse(abstracts, path, {file: load(file) for file in _files(path, relations)}, notes)
+    documents = parse(abstracts, path, {file: load(file) for file in _files(path, relations)}, warnings)
     yield from (_of_one_kind(document, only) for document in documents) if only else documents
 
 
-def parse(abstracts: str, path: Path, relations: Mapping[Path, str], notes: Notes) -> Iterator[Document]:
+def parse(abstracts: str, path: Path, relations: Mapping[Path, str], warnings: Warnings) -> Iterator[Document]:
     """The documents of a file's content, with the relations of other files' contents; paths are for messages."""
     stated: dict[str, list[_Stated]] = {}
     for file, content in relations.items():
@@ -66,10 +66,10 @@ def parse(abstracts: str, path: Path, relations: Mapping[Path, str], notes: Note
     unknown = set(stated)
     for document in pubtator.parse(abstracts, path):
         unknown.discard(document.id)
-        found = _relations(document, stated.get(document.id, ()), notes)
+        found = _relations(document, stated.get(document.id, ()), warnings)
         yield replace(document, relations=(*document.relations, *(Relation(*one) for one in found)))
     if unknown:
-        notes[UNKNOWN_DOCUMENT] += sum(len(stated[id]) for id in unknown)
+        warnings[UNKNOWN_DOCUMENT] += sum(len(stated[id]) for id in unknown)
 
 
 def _stated(type: str, first: str, second: str) -> _Stated:
@@ -81,7 +81,7 @@ def _stated(type: str, first: str, second: str) -> _Stated:
     return _Stated(name, (TYPES[head], TYPES[tail]), (first, second))
 
 
-def _relations(document: Document, stated: Iterable[_Stated], notes: Notes) -> Iterator[tuple[str, str, str]]:
+def _relations(document: Document, stated: Iterable[_Stated], warnings: Warnings) -> Iterator[tuple[str, str, str]]:
     """Type, head and tail of each that can be placed."""
     types = {entity.id: entity.type for entity in document.entities}
     seen: set[tuple[str, str, str]] = set()
@@ -89,12 +89,12 @@ def _relations(document: Document, stated: Iterable[_Stated], notes: Notes) -> I
         head, tail = one.ends
         if (types.get(tail), types.get(head)) == one.types:
             head, tail = tail, head
-            notes[TURNED] += 1
+            warnings[TURNED] += 1
         # A gene's number may be that of a species (10090 is the mouse), whose mentions do not count for the gene.
         if (types.get(head), types.get(tail)) != one.types:
-            notes[NO_MENTION] += 1
+            warnings[NO_MENTION] += 1
         elif (one.type, head, tail) in seen:
-            notes[TWICE] += 1
+            warnings[TWICE] += 1
         else:
             seen.add((one.type, head, tail))
             yield one.type, head, tail

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grandrounds.data.documents import Document, Entity, Mention, Span
-from grandrounds.data.formats.source import Format, Notes, lines, load, save
+from grandrounds.data.formats.source import Format, Warnings, lines, load, save
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
 SCHEMES = {"BIO": "BIO", "IOB1": "BIO", "BIOES": "BIOES"}
@@ -40,7 +40,7 @@ class _Sentence:
 
 def read(
     path: Path,
-    notes: Notes,
+    warnings: Warnings,
     *,
     scheme: str = "auto",
     token_column: int = 0,
@@ -49,11 +49,11 @@ def read(
     sentences_per_document: int = 1,
 ) -> Iterator[Document]:
     table = _Table(token_column, tag_column, separator)
-    yield from parse(load(path), path, notes, scheme, table, sentences_per_document)
+    yield from parse(load(path), path, warnings, scheme, table, sentences_per_document)
 
 
-def write(documents: Sequence[Document], path: Path, notes: Notes, *, scheme: str = "BIO") -> None:
-    save(render(documents, notes, scheme), path)
+def write(documents: Sequence[Document], path: Path, warnings: Warnings, *, scheme: str = "BIO") -> None:
+    save(render(documents, warnings, scheme), path)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class _Table:
 def parse(
     content: str,
     path: Path,
-    notes: Notes,
+    warnings: Warnings,
     scheme: str = "auto",
     table: _Table = _Table(),
     sentences_per_document: int = 1,
@@ -82,17 +82,17 @@ def parse(
         raise GrandRoundsError(unknown("tag scheme", scheme, ["auto", *SCHEMES]))
     if sentences_per_document < 1:
         raise GrandRoundsError("sentences_per_document must be 1 or more")
-    blocks = list(_blocks(content, path, table, sentences_per_document, notes))
+    blocks = list(_blocks(content, path, table, sentences_per_document, warnings))
     sentences = [sentence for block in blocks for sentence in block]
     chosen = detect_scheme([s.tags for s in sentences]) if scheme == "auto" else scheme
     for sentence in sentences:
         _check_letters(sentence, chosen, path)
     for block in blocks:
-        yield _document(block, path, chosen, notes)
+        yield _document(block, path, chosen, warnings)
 
 
 def _blocks(
-    content: str, path: Path, table: _Table, sentences_per_document: int, notes: Notes
+    content: str, path: Path, table: _Table, sentences_per_document: int, warnings: Warnings
 ) -> Iterator[list[_Sentence]]:
     block: list[_Sentence] = []
     sentence: _Sentence | None = None
@@ -104,7 +104,7 @@ def _blocks(
             if block:
                 yield block
             elif marked:
-                notes["documents without a sentence, left out"] += 1
+                warnings["documents without a sentence, left out"] += 1
             block, sentence, marked = [], None, True
         else:
             columns = table.columns(line)
@@ -119,15 +119,15 @@ def _blocks(
                 block.append(sentence)
             token, tag = _token_and_tag(columns, table, path, i)
             if token.split() != [token]:
-                notes["tokens with white space, which writing will part"] += 1
+                warnings["tokens with white space, which writing will part"] += 1
             if width > 2:
-                notes["columns besides token and tag left out"] += width - 2
+                warnings["columns besides token and tag left out"] += width - 2
             sentence.tokens.append(token)
             sentence.tags.append(tag)
     if block:
         yield block
     elif marked:
-        notes["documents without a sentence, left out"] += 1
+        warnings["documents without a sentence, left out"] += 1
 
 
 def _token_and_tag(columns: Sequence[str], table: _Table, path: Path, line: int) -> tuple[str, Tag]:
@@ -198,7 +198,7 @@ def encode(length: int, mentions: Iterable[tuple[int, int, str]], scheme: str) -
     return tags
 
 
-def _document(block: Sequence[_Sentence], path: Path, scheme: str, notes: Notes) -> Document:
+def _document(block: Sequence[_Sentence], path: Path, scheme: str, warnings: Warnings) -> Document:
     text = ""
     sentences: list[Span] = []
     mentions: list[Mention] = []
@@ -214,7 +214,7 @@ def _document(block: Sequence[_Sentence], path: Path, scheme: str, notes: Notes)
         found = decode(sentence.tags)
         mended = sum(a != b for a, b in zip(encode(len(spans), found, scheme), _spell(sentence.tags), strict=True))
         if mended:
-            notes[f"tags that break the {scheme} scheme, mended as conlleval does"] += mended
+            warnings[f"tags that break the {scheme} scheme, mended as conlleval does"] += mended
         for first, last, type in found:
             mentions.append(Mention(spans[first].start, spans[last - 1].end, type, f"T{len(mentions) + 1}"))
     entities = tuple(Entity(mention.id, mention.type, (i,)) for i, mention in enumerate(mentions))
@@ -235,7 +235,7 @@ def _spell(tags: Iterable[Tag]) -> list[str]:
     return [f"{tag.letter}-{tag.type}" if tag.type else tag.letter for tag in tags]
 
 
-def render(documents: Sequence[Document], notes: Notes, scheme: str = "BIO") -> str:
+def render(documents: Sequence[Document], warnings: Warnings, scheme: str = "BIO") -> str:
     """The content of a CoNLL file; `-DOCSTART-` is written where a document has several sentences."""
     if scheme not in SCHEMES:
         raise GrandRoundsError(unknown("tag scheme", scheme, SCHEMES))
@@ -246,10 +246,10 @@ def render(documents: Sequence[Document], notes: Notes, scheme: str = "BIO") -> 
             parts.append("-DOCSTART-\tO\n\n")
         parts.extend(_render_sentences(document, scheme))
         if document.relations:
-            notes["relations left out, which CoNLL has no place for"] += len(document.relations)
+            warnings["relations left out, which CoNLL has no place for"] += len(document.relations)
         concepts = sum(1 for mention in document.mentions if mention.concept)
         if concepts:
-            notes["concepts left out, which CoNLL has no place for"] += concepts
+            warnings["concepts left out, which CoNLL has no place for"] += concepts
     return "".join(parts)
 
 

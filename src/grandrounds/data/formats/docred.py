@@ -21,20 +21,20 @@ from pathlib import Path
 from grandrounds.data.documents import Document, Entity, Relation, Span
 from grandrounds.data.formats.json_values import integer, items, pair, record, string
 from grandrounds.data.formats.json_values import load as load_json
-from grandrounds.data.formats.source import Format, Notes, load
+from grandrounds.data.formats.source import Format, Warnings, load
 from grandrounds.data.formats.token_text import SharedMentions, TokenText
 from grandrounds.errors import DataError
 
 
-def read(path: Path, notes: Notes) -> Iterator[Document]:
-    yield from parse(load(path), path, notes)
+def read(path: Path, warnings: Warnings) -> Iterator[Document]:
+    yield from parse(load(path), path, warnings)
 
 
-def parse(content: str, path: Path, notes: Notes) -> Iterator[Document]:
+def parse(content: str, path: Path, warnings: Warnings) -> Iterator[Document]:
     """The documents of a file's content; `path` is for messages."""
     try:
         found = load_json(content.removeprefix("\ufeff"), "the file is one list of documents")
-        yield from items(found, "documents", lambda value, where: _document(value, where, notes))
+        yield from items(found, "documents", lambda value, where: _document(value, where, warnings))
     except DataError as error:
         raise error.at(path, error.line) from None
 
@@ -49,7 +49,7 @@ class _Listed:
     name: str
 
 
-def _document(value: object, where: str, notes: Notes) -> Document:
+def _document(value: object, where: str, warnings: Warnings) -> Document:
     found = record(value, where, "title", "sents", "vertexSet")
     sentences = items(found["sents"], f"{where}.sents", _sentence)
     laid = TokenText.of(sentences)
@@ -59,10 +59,10 @@ def _document(value: object, where: str, notes: Notes) -> Document:
         for j, mention in enumerate(listed):
             span = _span(mention, laid, f"{where}.vertexSet[{i}][{j}]")
             if _letters(mention.name) != _letters(laid.text[span.start : span.end]):
-                notes["mentions whose name is not that of their tokens, which count"] += 1
+                warnings["mentions whose name is not that of their tokens, which count"] += 1
             members.append(shared.place(span, mention.type))
         if len({mention.type for mention in listed}) > 1:
-            notes["entities whose mentions differ in type, which have the first one's"] += 1
+            warnings["entities whose mentions differ in type, which have the first one's"] += 1
         entities.append(Entity(str(i), listed[0].type, tuple(members)))
     labels = items(found.get("labels", []), f"{where}.labels", _relation)
     _check_labels(labels, len(entities), len(sentences), f"{where}.labels")
@@ -70,7 +70,7 @@ def _document(value: object, where: str, notes: Notes) -> Document:
     for relation in labels:
         relations.setdefault((relation.type, relation.head, relation.tail), relation)
     if len(relations) < len(labels):
-        notes["relations given twice, of which the first was kept"] += len(labels) - len(relations)
+        warnings["relations given twice, of which the first was kept"] += len(labels) - len(relations)
     try:
         return Document(
             string(found["title"], f"{where}.title"),

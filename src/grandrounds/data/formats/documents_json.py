@@ -12,15 +12,15 @@ from typing import Any
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats.json_values import integer, items, pair, string, strings
 from grandrounds.data.formats.json_values import load as load_json
-from grandrounds.data.formats.source import Format, Notes, lines, save, stream
+from grandrounds.data.formats.source import Format, Warnings, lines, save, stream
 from grandrounds.errors import DataError, unknown
 
 
-def read(path: Path, notes: Notes) -> Iterator[Document]:
+def read(path: Path, warnings: Warnings) -> Iterator[Document]:
     yield from _parsed(stream(path), path)
 
 
-def write(documents: Sequence[Document], path: Path, notes: Notes) -> None:
+def write(documents: Sequence[Document], path: Path, warnings: Warnings) -> None:
     save(render(documents), path)
 
 

@@ -23,7 +23,7 @@ from itertools import chain
 from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Relation, Span
-from grandrounds.data.formats.source import Format, Notes, lines, load, mismatch, number
+from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number
 from grandrounds.data.formats.token_text import SharedMentions, TokenText
 from grandrounds.data.pairs import NOT_INCLUDE, PAIRS, Pair, list_pairs
 from grandrounds.errors import DataError
@@ -33,21 +33,21 @@ _LABEL = re.compile(r"(?:1:([^:]+):2|2:([^:]+):1)")
 _UNRELATED = "NR"
 
 
-def read(path: Path, notes: Notes) -> Iterator[Document]:
-    yield from parse(load(path), path, notes)
+def read(path: Path, warnings: Warnings) -> Iterator[Document]:
+    yield from parse(load(path), path, warnings)
 
 
-def parse(content: str, path: Path, notes: Notes) -> Iterator[Document]:
+def parse(content: str, path: Path, warnings: Warnings) -> Iterator[Document]:
     """The documents of a file's content; `path` is for messages."""
     for i, line in enumerate(lines(content), start=1):
         if line.strip():
             try:
-                yield _document(line.split("\t"), notes)
+                yield _document(line.split("\t"), warnings)
             except DataError as error:
                 raise error.at(path, i) from None
 
 
-def _document(columns: Sequence[str], notes: Notes) -> Document:
+def _document(columns: Sequence[str], warnings: Warnings) -> Document:
     if len(columns) < 2 or (len(columns) - 2) % _WIDTH:
         raise DataError(f"{len(columns)} tab-separated columns; expected id, sentences and {_WIDTH} for every pair")
     sentences = [sentence.split(" ") for sentence in columns[1].split("|")]
@@ -56,7 +56,7 @@ def _document(columns: Sequence[str], notes: Notes) -> Document:
     line = _Line(TokenText.of(sentences))
     for i, start in enumerate(range(2, len(columns), _WIDTH), start=1):
         try:
-            line.add(columns[start : start + _WIDTH], notes)
+            line.add(columns[start : start + _WIDTH], warnings)
         except DataError as error:
             raise DataError(f"pair {i}: {error.problem}") from None
     return line.document(columns[0])
@@ -72,11 +72,11 @@ class _Line:
     entities: list[Entity] = field(default_factory=list)
     labels: dict[Pair, list[str]] = field(default_factory=dict)
 
-    def add(self, fields: Sequence[str], notes: Notes) -> None:
+    def add(self, fields: Sequence[str], warnings: Warnings) -> None:
         for argument in (fields[5:11], fields[11:17]):
             known = self.described.setdefault(argument[0], argument)
             if known is argument:
-                self.entities.append(self._entity(argument, notes))
+                self.entities.append(self._entity(argument, warnings))
             elif known != argument:
                 raise DataError("an argument that an earlier pair describes otherwise; a concept has one description")
         pair, label = (fields[5], fields[11]), fields[0]
@@ -87,13 +87,13 @@ class _Line:
             pair, label = (pair, found.group(1)) if found.group(1) else (pair[::-1], found.group(2))
         labels = self.labels.setdefault(pair, [])
         if label in labels:
-            notes["pairs given twice with the same label, kept once"] += 1
+            warnings["pairs given twice with the same label, kept once"] += 1
         elif labels and not {label, *labels}.isdisjoint({NOT_INCLUDE, _UNRELATED}):
             raise DataError("the pair has another label before; it is related, NR or not_include")
         else:
             labels.append(label)
 
-    def _entity(self, argument: Sequence[str], notes: Notes) -> Entity:
+    def _entity(self, argument: Sequence[str], warnings: Warnings) -> Entity:
         concept, joined, type, *positions = argument
         names = joined.split("|")
         starts, ends, sentences = ([number(digits) for digits in column.split(":")] for column in positions)
@@ -109,7 +109,7 @@ class _Line:
             if name != there:
                 if name not in there:
                     raise mismatch(span.start, span.end, name, there)
-                notes["mentions named by a part of their tokens, of which they cover the whole"] += 1
+                warnings["mentions named by a part of their tokens, of which they cover the whole"] += 1
             members.append(self.shared.place(span, type, concept))
         return Entity(concept, type, tuple(members))
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
-from grandrounds.data.formats.source import Format, Notes, lines, load, mismatch, number
+from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number
 from grandrounds.data.sentences import join_sentences
 from grandrounds.errors import DataError
 
@@ -29,7 +29,7 @@ _CON = re.compile(rf'{_CONCEPT}\|\|t="([^"]*)"', re.ASCII | re.DOTALL)
 _REL = re.compile(rf'{_CONCEPT}\|\|r="([^"]*)"\|\|{_CONCEPT}', re.ASCII | re.DOTALL)
 
 
-def read(path: Path, notes: Notes) -> Iterator[Document]:
+def read(path: Path, warnings: Warnings) -> Iterator[Document]:
     folder = path if path.is_dir() else path.parent
     found = {suffix: sorted(folder.rglob(f"*{suffix}")) for suffix in (".txt", ".con", ".rel", ".ast")}
     texts = found[".txt"] if path.is_dir() else [path.with_suffix(".txt")]
@@ -40,7 +40,7 @@ def read(path: Path, notes: Notes) -> Iterator[Document]:
         files = Files(text, concepts, relations)
         for name, partner in (("concepts (.con)", concepts), ("relations (.rel)", relations)):
             if partner is None:
-                notes[f"texts without {name}, read as having none"] += 1
+                warnings[f"texts without {name}, read as having none"] += 1
             else:
                 used.add(partner)
         yield parse(
@@ -48,7 +48,7 @@ def read(path: Path, notes: Notes) -> Iterator[Document]:
             load(concepts) if concepts else "",
             load(relations) if relations else "",
             files,
-            notes,
+            warnings,
             {"hospital": hospital} if hospital else {},
         )
     if path.is_dir():
@@ -56,7 +56,7 @@ def read(path: Path, notes: Notes) -> Iterator[Document]:
             if orphan not in used:
                 raise DataError("no text of this name found; put its .txt beside it or in a folder 'txt'", path=orphan)
         if found[".ast"]:
-            notes["assertion files (.ast) left unread"] += len(found[".ast"])
+            warnings["assertion files (.ast) left unread"] += len(found[".ast"])
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def parse(
     concepts: str,
     relations: str,
     files: Files,
-    notes: Notes,
+    warnings: Warnings,
     attributes: dict[str, str] | None = None,
 ) -> Document:
     """A document from the contents of its three files."""
@@ -105,7 +105,7 @@ def parse(
         except DataError as error:
             raise error.at(files.concepts or files.text, i) from None
         if (start, end, mention.type) in mentions:
-            notes["concepts given twice, kept once"] += 1
+            warnings["concepts given twice, kept once"] += 1
         else:
             mentions[start, end, mention.type] = mention
     listed = tuple(mentions.values())
@@ -119,7 +119,7 @@ def parse(
         except DataError as error:
             raise error.at(files.relations or files.text, i) from None
         if relation in related:
-            notes["relations given twice, kept once"] += 1
+            warnings["relations given twice, kept once"] += 1
         else:
             related.append(relation)
     spans = [Span(mention.start, mention.end) for mention in listed]

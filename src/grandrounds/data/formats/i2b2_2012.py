@@ -22,7 +22,7 @@ from xml.sax.saxutils import quoteattr
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import align
-from grandrounds.data.formats.source import Format, Notes, load, number
+from grandrounds.data.formats.source import Format, Warnings, load, number
 from grandrounds.data.sentences import join_sentences
 from grandrounds.errors import DataError
 
@@ -57,13 +57,13 @@ class _Stated(NamedTuple):
     others: Mapping[str, str]
 
 
-def read(path: Path, notes: Notes) -> Iterator[Document]:
-    yield parse(load(path), path, notes)
+def read(path: Path, warnings: Warnings) -> Iterator[Document]:
+    yield parse(load(path), path, warnings)
 
 
-def parse(content: str, path: Path, notes: Notes) -> Document:
+def parse(content: str, path: Path, warnings: Warnings) -> Document:
     """The document of a file's content; `path` is for its id and messages."""
-    text, tags = _parsed(content.removeprefix("\ufeff"), path, notes)
+    text, tags = _parsed(content.removeprefix("\ufeff"), path, warnings)
     stated: dict[str, _Stated] = {}
     for tag in tags:
         if tag.name in MENTIONS:
@@ -74,7 +74,7 @@ def parse(content: str, path: Path, notes: Notes) -> Document:
             except DataError as error:
                 raise error.at(path, tag.line) from None
             stated[one.id] = one
-    mentions = _mentions(text, list(stated.values()), notes)
+    mentions = _mentions(text, list(stated.values()), warnings)
     sentences = [Span(*match.span()) for match in re.finditer(r"\S(?:.*\S)?", text)]
     try:
         return Document(
@@ -83,13 +83,13 @@ def parse(content: str, path: Path, notes: Notes) -> Document:
             join_sentences(sentences, [Span(mention.start, mention.end) for mention in mentions]),
             mentions,
             tuple(Entity(mention.id, mention.type, (i,)) for i, mention in enumerate(mentions)),
-            _relations(tags, mentions, notes),
+            _relations(tags, mentions, warnings),
         )
     except DataError as error:
         raise error.at(path) from None
 
 
-def _parsed(content: str, path: Path, notes: Notes) -> tuple[str, list[_Tag]]:
+def _parsed(content: str, path: Path, warnings: Warnings) -> tuple[str, list[_Tag]]:
     """The text and the tags, with what XML would have had escaped in attributes mended if need be."""
     try:
         return _xml(content, path)
@@ -100,7 +100,7 @@ def _parsed(content: str, path: Path, notes: Notes) -> tuple[str, list[_Tag]]:
     except expat.ExpatError as error:
         problem = f"not XML ({expat.ErrorString(error.code)}); compare with the file as released"
         raise DataError(problem, path=path, line=error.lineno) from None
-    notes[MENDED] += 1
+    warnings[MENDED] += 1
     return mended
 
 
@@ -148,35 +148,35 @@ def _stated(tag: _Tag) -> _Stated:
     return _Stated(id, first, last, text, type, {**given, "tag": tag.name})
 
 
-def _mentions(text: str, stated: Sequence[_Stated], notes: Notes) -> tuple[Mention, ...]:
+def _mentions(text: str, stated: Sequence[_Stated], warnings: Warnings) -> tuple[Mention, ...]:
     fitting = [sum(align.fits(text, (Span(s.start - f, s.end - f),), s.text) for s in stated) for f in (0, 1)]
     first = 1 if fitting[1] > fitting[0] else 0
     if first:
-        notes[FROM_ONE] += 1
+        warnings[FROM_ONE] += 1
     mentions = []
     for one in stated:
         if not one.type:
-            notes[NO_TYPE] += 1
-        elif span := align.place(text, one.start - first, one.end - first, one.text, notes):
+            warnings[NO_TYPE] += 1
+        elif span := align.place(text, one.start - first, one.end - first, one.text, warnings):
             mentions.append(Mention(*span, one.type, one.id, attributes=one.others))
     return tuple(mentions)
 
 
-def _relations(tags: Iterable[_Tag], mentions: Sequence[Mention], notes: Notes) -> tuple[Relation, ...]:
+def _relations(tags: Iterable[_Tag], mentions: Sequence[Mention], warnings: Warnings) -> tuple[Relation, ...]:
     order = {mention.id: i for i, mention in enumerate(mentions)}
     found: dict[tuple[str, str, str], Relation] = {}
     for tag in tags:
         if tag.name != "TLINK":
             if tag.name not in (*_FRAME, *MENTIONS):
-                notes[SECTIONS if tag.name == "SECTIME" else OTHERS] += 1
+                warnings[SECTIONS if tag.name == "SECTIME" else OTHERS] += 1
             continue
         head, tail, type = (tag.attributes.get(name, "") for name in ("fromID", "toID", "type"))
         if not type:
-            notes[NO_TYPE] += 1
+            warnings[NO_TYPE] += 1
         elif head not in order or tail not in order:
-            notes[NO_END] += 1
+            warnings[NO_END] += 1
         elif (type, head, tail) in found:
-            notes[TWICE] += 1
+            warnings[TWICE] += 1
         else:
             found[type, head, tail] = Relation(type, head, tail, (order[head], order[tail]))
     return tuple(found.values())

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 def load(text: str, cure: str) -> object:
     """A JSON value; `cure` says what the text should have been."""
-    with _told(cure):
+    with _reported(cure):
         return json.loads(text, object_pairs_hook=_unique)
 
 
@@ -27,7 +27,7 @@ def array(text: str, cure: str) -> Iterator[object]:
         at += 1
     else:
         while True:
-            with _told(cure):
+            with _reported(cure):
                 part, after = decoder.raw_decode(text, at)
             yield part
             at = _SPACE.match(text, after).end()  # type: ignore[union-attr]  # it matches nothing, too
@@ -51,7 +51,7 @@ def _past(text: str, at: int, sign: str, cure: str) -> int:
 
 
 @contextmanager
-def _told(cure: str) -> Iterator[None]:
+def _reported(cure: str) -> Iterator[None]:
     """What is wrong with JSON, as errors for the reader."""
     try:
         yield

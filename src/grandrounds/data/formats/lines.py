@@ -11,10 +11,10 @@ from pathlib import Path
 
 from grandrounds.data.clinical import clinical_sentences, one_a_line
 from grandrounds.data.documents import Document, Span
-from grandrounds.data.formats.source import Format, Notes, save, stream
+from grandrounds.data.formats.source import Format, Warnings, save, stream
 
 
-def read(path: Path, notes: Notes) -> Iterator[Document]:
+def read(path: Path, warnings: Warnings) -> Iterator[Document]:
     blocks = (list(block) for written, block in groupby(stream(path), key=lambda line: bool(line.strip())) if written)
     for i, block in enumerate(blocks, start=1):
         ends = accumulate(len(line) + 1 for line in block)
@@ -22,11 +22,11 @@ def read(path: Path, notes: Notes) -> Iterator[Document]:
         yield Document(f"{path.name.partition('.')[0]}-{i}", "\n".join(block), sentences)
 
 
-def write(documents: Sequence[Document], path: Path, notes: Notes) -> None:
-    save(render(documents, notes), path)
+def write(documents: Sequence[Document], path: Path, warnings: Warnings) -> None:
+    save(render(documents, warnings), path)
 
 
-def render(documents: Sequence[Document], notes: Notes) -> str:
+def render(documents: Sequence[Document], warnings: Warnings) -> str:
     """The content of a file; where a document has no sentences, it is cut as a note."""
     blocks = []
     for document in documents:
@@ -34,14 +34,14 @@ def render(documents: Sequence[Document], notes: Notes) -> str:
         if block:
             blocks.append(block)
         else:
-            notes["documents without text, left out"] += 1
+            warnings["documents without text, left out"] += 1
         if "".join(block.split()) != "".join(document.text.split()):
-            notes["documents with text outside of their sentences, which was left out"] += 1
+            warnings["documents with text outside of their sentences, which was left out"] += 1
         for what in ("mentions", "relations"):
             if getattr(document, what):
-                notes[f"{what} left out, which lines of text have no place for"] += len(getattr(document, what))
+                warnings[f"{what} left out, which lines of text have no place for"] += len(getattr(document, what))
         if "patient" in document.attributes:
-            notes["documents that no longer say whose they are: lines of text have no place for a patient"] += 1
+            warnings["documents that no longer say whose they are: lines of text have no place for a patient"] += 1
     return "\n".join(blocks)
 
 

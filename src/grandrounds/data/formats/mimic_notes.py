@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grandrounds.data.clinical import clinical_sentences
 from grandrounds.data.documents import Document
-from grandrounds.data.formats.source import Format, Notes, stream
+from grandrounds.data.formats.source import Format, Warnings, stream
 from grandrounds.errors import DataError
 
 NEEDED = ("ROW_ID", "SUBJECT_ID", "CATEGORY", "ISERROR", "TEXT")
@@ -24,14 +24,14 @@ LARGEST = 1 << 24
 """Characters of a field; csv's own limit is below the longest note."""
 
 
-def read(path: Path, notes: Notes, *, category: str = "Discharge summary") -> Iterator[Document]:
+def read(path: Path, warnings: Warnings, *, category: str = "Discharge summary") -> Iterator[Document]:
     for line, row in _rows(path):
         if row["CATEGORY"].strip().lower() != category.strip().lower():
-            notes["notes of other categories, left out"] += 1
+            warnings["notes of other categories, left out"] += 1
         elif _marked(row["ISERROR"]):
-            notes[ERRORS] += 1
+            warnings[ERRORS] += 1
         elif not row["TEXT"].strip():
-            notes[EMPTY] += 1
+            warnings[EMPTY] += 1
         elif not row["SUBJECT_ID"].strip() or not row["ROW_ID"].strip():
             raise DataError("a note without ROW_ID or SUBJECT_ID; fetch the file again", path=path, line=line)
         else:

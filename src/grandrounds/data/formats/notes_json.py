@@ -1,4 +1,4 @@
-"""Notes as JSON lines: `text`, an `id` or none, and further fields by which notes may be dealt out, as specialty."""
+"""Notes as JSON lines: `text`, an `id` or none, and further fields, such as specialty, to partition by."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from grandrounds.data.clinical import clinical_sentences
 from grandrounds.data.documents import Document
 from grandrounds.data.formats.json_values import load as load_json
 from grandrounds.data.formats.json_values import record, string
-from grandrounds.data.formats.source import Format, Notes, stream
+from grandrounds.data.formats.source import Format, Warnings, stream
 from grandrounds.errors import DataError
 
 EMPTY = "notes without text, left out"
 NESTED = "fields that are lists or objects, left out"
 
 
-def read(path: Path, notes: Notes) -> Iterator[Document]:
+def read(path: Path, warnings: Warnings) -> Iterator[Document]:
     for i, line in enumerate(stream(path), start=1):
         if line.strip():
             try:
-                document = _document(line, f"{path.stem}-{i}", notes)
+                document = _document(line, f"{path.stem}-{i}", warnings)
             except DataError as error:
                 raise error.at(path, i) from None
             if document is not None:
                 yield document
 
 
-def _document(line: str, number: str, notes: Notes) -> Document | None:
+def _document(line: str, number: str, warnings: Warnings) -> Document | None:
     fields = record(load_json(line, "each line is one note"), "the note", "text")
     text = string(fields.pop("text"), "text")
     id = _plain(fields.pop("id", None))
     attributes = {name: plain for name, value in fields.items() if (plain := _plain(value)) is not None}
     nested = sum(isinstance(value, list | dict) for value in fields.values())
     if nested:
-        notes[NESTED] += nested
+        warnings[NESTED] += nested
     if not text.strip():
-        notes[EMPTY] += 1
+        warnings[EMPTY] += 1
         return None
     return Document(number if id is None else id, text, clinical_sentences(text), attributes=attributes)
 

@@ -14,32 +14,32 @@ from pathlib import Path
 
 from grandrounds.data.documents import Document
 from grandrounds.data.formats.pair_sentence import TYPE, End, find_pair, pair_document
-from grandrounds.data.formats.source import Format, Notes, stream
+from grandrounds.data.formats.source import Format, Warnings, stream
 from grandrounds.errors import DataError
 
 END = "###END###"
 _COLUMNS = "head id, tail id, head name, tail name, relation, sentence"
 
 
-def read(path: Path, notes: Notes, *, head_type: str = TYPE, tail_type: str = TYPE) -> Iterator[Document]:
-    yield from parse(stream(path), path, notes, head_type, tail_type)
+def read(path: Path, warnings: Warnings, *, head_type: str = TYPE, tail_type: str = TYPE) -> Iterator[Document]:
+    yield from parse(stream(path), path, warnings, head_type, tail_type)
 
 
 def parse(
-    lines: Iterable[str], path: Path, notes: Notes, head_type: str = TYPE, tail_type: str = TYPE
+    lines: Iterable[str], path: Path, warnings: Warnings, head_type: str = TYPE, tail_type: str = TYPE
 ) -> Iterator[Document]:
     """The documents of a file's lines; `path` is for ids and messages."""
     for i, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                found = _document(f"{path.name}:{i}", line, (head_type, tail_type), notes)
+                found = _document(f"{path.name}:{i}", line, (head_type, tail_type), warnings)
             except DataError as error:
                 raise error.at(path, i) from None
             if found:
                 yield found
 
 
-def _document(id: str, line: str, types: tuple[str, str], notes: Notes) -> Document | None:
+def _document(id: str, line: str, types: tuple[str, str], warnings: Warnings) -> Document | None:
     columns = line.strip().split("\t")
     # Some publications part the sentence from its end by a tab as well.
     if columns[-1].strip() == END:
@@ -50,7 +50,7 @@ def _document(id: str, line: str, types: tuple[str, str], notes: Notes) -> Docum
     if not sentence.endswith(END):
         raise DataError(f"a sentence that does not end in {END}; is the line whole?")
     text = sentence.removesuffix(END).strip()
-    places = find_pair(text, head_name, tail_name, notes)
+    places = find_pair(text, head_name, tail_name, warnings)
     if places is None:
         return None
     return pair_document(id, text, End(places[0], types[0], head), End(places[1], types[1], tail), relation)

@@ -20,7 +20,7 @@ from grandrounds.data.documents import Document, Span
 from grandrounds.data.formats.json_values import items, pair, record, string
 from grandrounds.data.formats.json_values import load as load_json
 from grandrounds.data.formats.pair_sentence import NA, OVERLAP, TYPE, End, overlap, pair_document
-from grandrounds.data.formats.source import Format, Notes, save, stream
+from grandrounds.data.formats.source import Format, Warnings, save, stream
 from grandrounds.data.formats.token_text import TokenText
 from grandrounds.errors import DataError
 
@@ -34,28 +34,28 @@ BY_NAME = "heads or tails without a concept, whose text is their id"
 _OWN = ("id", "text", "token", "h", "t", "relation")
 
 
-def read(path: Path, notes: Notes, *, head_type: str = TYPE, tail_type: str = TYPE) -> Iterator[Document]:
-    yield from parse(stream(path), path, notes, head_type, tail_type)
+def read(path: Path, warnings: Warnings, *, head_type: str = TYPE, tail_type: str = TYPE) -> Iterator[Document]:
+    yield from parse(stream(path), path, warnings, head_type, tail_type)
 
 
-def write(documents: Sequence[Document], path: Path, notes: Notes) -> None:
-    save(render(documents, notes), path)
+def write(documents: Sequence[Document], path: Path, warnings: Warnings) -> None:
+    save(render(documents, warnings), path)
 
 
 def parse(
-    lines: Iterable[str], path: Path, notes: Notes, head_type: str = TYPE, tail_type: str = TYPE
+    lines: Iterable[str], path: Path, warnings: Warnings, head_type: str = TYPE, tail_type: str = TYPE
 ) -> Iterator[Document]:
     """The documents of a file's lines; `path` is for ids and messages."""
     for i, line in enumerate(lines, start=1):
         if line.strip():
             try:
                 value = load_json(line, "each line is one sentence")
-                yield _document(f"{path.name}:{i}", value, (head_type, tail_type), notes)
+                yield _document(f"{path.name}:{i}", value, (head_type, tail_type), warnings)
             except DataError as error:
                 raise error.at(path, i) from None
 
 
-def _document(id: str, value: object, types: tuple[str, str], notes: Notes) -> Document:
+def _document(id: str, value: object, types: tuple[str, str], warnings: Warnings) -> Document:
     found = record(value, "sentence", "h", "t", "relation")
     if "text" in found:
         text, tokens = string(found["text"], "sentence.text"), None
@@ -65,22 +65,22 @@ def _document(id: str, value: object, types: tuple[str, str], notes: Notes) -> D
             raise DataError("sentence.token has no words")
         laid = TokenText.of([words])
         text, tokens = laid.text, laid.tokens[0]
-    head, tail = (_end(found[key], key, text, tokens, type, notes) for key, type in zip("ht", types, strict=True))
+    head, tail = (_end(found[key], key, text, tokens, type, warnings) for key, type in zip("ht", types, strict=True))
     if overlap(head.span, tail.span):
-        notes[OVERLAP] += 1
+        warnings[OVERLAP] += 1
     attributes = {}
     for key in found.keys() - set(_OWN):
         item = found[key]
         if isinstance(item, str):
             attributes[string(key, "key")] = string(item, "value")
         else:
-            notes[PASSED_OVER] += 1
+            warnings[PASSED_OVER] += 1
     own = string(found["id"], "sentence.id") if "id" in found else id
     relation = string(found["relation"], "sentence.relation")
     return pair_document(own, text, head, tail, relation, dict(sorted(attributes.items())))
 
 
-def _end(value: object, where: str, text: str, tokens: Sequence[Span] | None, type: str, notes: Notes) -> End:
+def _end(value: object, where: str, text: str, tokens: Sequence[Span] | None, type: str, warnings: Warnings) -> End:
     found = record(value, where, "pos")
     start, end = pair(found["pos"], f"{where}.pos")
     length = len(text) if tokens is None else len(tokens)
@@ -89,32 +89,32 @@ def _end(value: object, where: str, text: str, tokens: Sequence[Span] | None, ty
         raise DataError(f"{where}.pos is {start}-{end}, empty or outside the sentence's {what} (0-{length})")
     span = Span(start, end) if tokens is None else Span(tokens[start].start, tokens[end - 1].end)
     if "name" in found and string(found["name"], f"{where}.name").lower() != text[span.start : span.end].lower():
-        notes[OTHER_NAME] += 1
+        warnings[OTHER_NAME] += 1
     id = string(found["id"], f"{where}.id") if "id" in found else ""
     if not id.strip():
-        notes[NO_ID] += 1
+        warnings[NO_ID] += 1
     return End(span, string(found.get("type", type), f"{where}.type"), id if id.strip() else None)
 
 
-def render(documents: Iterable[Document], notes: Notes) -> str:
+def render(documents: Iterable[Document], warnings: Warnings) -> str:
     """The content of a file."""
     return "".join(
-        json.dumps(line, ensure_ascii=False) + "\n" for document in documents for line in _lines(document, notes)
+        json.dumps(line, ensure_ascii=False) + "\n" for document in documents for line in _lines(document, warnings)
     )
 
 
-def _lines(document: Document, notes: Notes) -> Iterator[dict[str, object]]:
-    pairs = list(_pairs(document, notes))
+def _lines(document: Document, warnings: Warnings) -> Iterator[dict[str, object]]:
+    pairs = list(_pairs(document, warnings))
     if alone := len(document.mentions) - len({m for _, _, *ends in pairs for m, _ in ends}):
-        notes[UNRELATED] += alone
+        warnings[UNRELATED] += alone
     if taken := len(document.attributes.keys() & set(_OWN)):
-        notes[KEY_TAKEN] += taken
+        warnings[KEY_TAKEN] += taken
     for i, (relation, sentence, head, tail) in enumerate(pairs, start=1):
         yield {
             "id": document.id if len(pairs) == 1 else f"{document.id}:{i}",
             "text": document.surface(sentence),
-            "h": _written(document, sentence.start, *head, notes),
-            "t": _written(document, sentence.start, *tail, notes),
+            "h": _written(document, sentence.start, *head, warnings),
+            "t": _written(document, sentence.start, *tail, warnings),
             "relation": relation,
             **{key: value for key, value in document.attributes.items() if key not in _OWN},
         }
@@ -124,7 +124,7 @@ _Written = tuple[int, str]
 """A mention's index, and the id of the entity that it stands for."""
 
 
-def _pairs(document: Document, notes: Notes) -> Iterator[tuple[str, Span, _Written, _Written]]:
+def _pairs(document: Document, warnings: Warnings) -> Iterator[tuple[str, Span, _Written, _Written]]:
     """Relation, sentence, head and tail of each line."""
     names = [mention.concept or "" for mention in document.mentions]
     if len(names) == 2 and not document.relations:
@@ -136,7 +136,7 @@ def _pairs(document: Document, notes: Notes) -> Iterator[tuple[str, Span, _Writt
         pairs = [relation.mentions] if relation.mentions else [(h, t) for h in held[0] for t in held[1] if h != t]
         shared = [(pair, sentence) for pair in pairs if (sentence := _sentence(document, *pair))]
         if not shared:
-            notes[ACROSS] += 1
+            warnings[ACROSS] += 1
         for (h, t), sentence in shared:
             # Of a mention's several concepts the one that is related.
             head, tail = (
@@ -150,10 +150,10 @@ def _sentence(document: Document, head: int, tail: int) -> Span | None:
     return document.sentences[one] if one is not None and one == other else None
 
 
-def _written(document: Document, start: int, m: int, id: str, notes: Notes) -> dict[str, object]:
+def _written(document: Document, start: int, m: int, id: str, warnings: Warnings) -> dict[str, object]:
     mention = document.mentions[m]
     if not id:
-        notes[BY_NAME] += 1
+        warnings[BY_NAME] += 1
     name = document.surface(mention)
     position = [mention.start - start, mention.end - start]
     return {"id": id or name, "name": name, "pos": position, "type": mention.type}

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats.source import Notes, lines
+from grandrounds.data.formats.source import Warnings, lines
 from grandrounds.data.pairs import NOT_INCLUDE, Pair, list_pairs
 from grandrounds.errors import DataError
 
@@ -34,7 +34,7 @@ def rows(content: str, columns: str, path: Path) -> Iterator[tuple[int, Sequence
             yield i, found
 
 
-def leave_out(documents: Iterable[Document], content: str, path: Path, notes: Notes) -> Iterator[Document]:
+def leave_out(documents: Iterable[Document], content: str, path: Path, warnings: Warnings) -> Iterator[Document]:
     """The documents, in which the pairs of a list's content are no examples; `path` is for messages."""
     listed: dict[str, list[Pair]] = {}
     for _, (id, head, tail) in rows(content, "document, head, tail", path):
@@ -46,13 +46,13 @@ def leave_out(documents: Iterable[Document], content: str, path: Path, notes: No
         kept: dict[Pair, None] = {}
         for pair in listed.get(document.id, ()):
             if not entities.issuperset(pair):
-                notes[UNKNOWN_ENTITY] += 1
+                warnings[UNKNOWN_ENTITY] += 1
             elif pair in related:
-                notes[RELATED] += 1
+                warnings[RELATED] += 1
             else:
                 kept[pair] = None
         unknown.discard(document.id)
         added = {NOT_INCLUDE: list_pairs(kept)} if kept else {}
         yield replace(document, attributes={**document.attributes, **added})
     if unknown:
-        notes[UNKNOWN_DOCUMENT] += sum(len(listed[id]) for id in unknown)
+        warnings[UNKNOWN_DOCUMENT] += sum(len(listed[id]) for id in unknown)

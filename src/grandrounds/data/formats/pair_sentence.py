@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
-from grandrounds.data.formats.source import Notes
+from grandrounds.data.formats.source import Warnings
 from grandrounds.errors import DataError
 
 NA = "NA"
@@ -55,7 +55,7 @@ def overlap(a: Span | Mention, b: Span | Mention) -> bool:
     return a.start < b.end and b.start < a.end
 
 
-def find_pair(text: str, head: str, tail: str, notes: Notes) -> tuple[Span, Span] | None:
+def find_pair(text: str, head: str, tail: str, warnings: Warnings) -> tuple[Span, Span] | None:
     """Where the two names are, by the best match of both together; None, noted, where one of them is not.
 
     A name's matches are ranked: between white space, between any signs but letters and digits, both then without
@@ -64,13 +64,13 @@ def find_pair(text: str, head: str, tail: str, notes: Notes) -> tuple[Span, Span
     """
     found = [sorted(places(text, name))[:_TRIED] for name in (head, tail)]
     if not all(found):
-        notes[LOST] += 1
+        warnings[LOST] += 1
         return None
     together = sorted(product(*found), key=lambda two: (two[0][0] + two[1][0], two[0][1], two[1][1]))
     for (_, one), (_, other) in together:
         if not overlap(one, other):
             return one, other
-    notes[OVERLAP] += 1
+    warnings[OVERLAP] += 1
     return together[0][0][1], together[0][1][1]
 
 

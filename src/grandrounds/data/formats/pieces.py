@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from grandrounds.data.documents import Mention
-from grandrounds.data.formats.source import Notes
+from grandrounds.data.formats.source import Warnings
 from grandrounds.errors import GrandRoundsError, unknown
 
 KEEP = "keep"
@@ -28,15 +28,15 @@ def check(choice: str) -> None:
         raise GrandRoundsError(unknown("choice of discontinuous", choice, CHOICES))
 
 
-def settle(mention: Mention, text: str, choice: str, notes: Notes) -> Mention | None:
+def settle(mention: Mention, text: str, choice: str, warnings: Warnings) -> Mention | None:
     """The mention as the choice wants it, or None where it is left out."""
     if not mention.fragments:
         return mention
     gaps = (text[before.end : after.start] for before, after in pairwise(mention.fragments))
     if choice != KEEP and not any(gap.strip() for gap in gaps):  # BRAT parts a mention where a line ends
-        notes[WHOLE] += 1
+        warnings[WHOLE] += 1
         return replace(mention, fragments=())
-    notes[CHOICES[choice]] += 1
+    warnings[CHOICES[choice]] += 1
     if choice == "drop":
         return None
     return mention if choice == KEEP else replace(mention, fragments=())

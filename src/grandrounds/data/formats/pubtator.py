@@ -33,7 +33,7 @@ from grandrounds.data.documents import (
 )
 from grandrounds.data.formats.pair_lists import leave_out
 from grandrounds.data.formats.pubtator_lines import render
-from grandrounds.data.formats.source import Format, Notes, lines, load, mismatch, number, save
+from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number, save
 from grandrounds.data.sentences import split_sentences
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
@@ -43,24 +43,24 @@ JOINED = ("several", "same")
 """Whether ids joined by '|' are several concepts or the same one."""
 
 
-def read(path: Path, notes: Notes, *, joined: str = "several", not_include: str = "") -> Iterator[Document]:
+def read(path: Path, warnings: Warnings, *, joined: str = "several", not_include: str = "") -> Iterator[Document]:
     """The file's documents, without the pairs of the list `not_include` (a path, from the file's folder)."""
     if joined not in JOINED:
         raise GrandRoundsError(unknown("way of joining", joined, JOINED))
-    documents = parse(load(path), path, notes, joined=joined)
+    documents = parse(load(path), path, warnings, joined=joined)
     if not_include:
         listed = path.parent / not_include
-        documents = leave_out(documents, load(listed), listed, notes)
+        documents = leave_out(documents, load(listed), listed, warnings)
     yield from documents
 
 
-def write(documents: Sequence[Document], path: Path, notes: Notes) -> None:
-    save(render(documents, notes), path)
+def write(documents: Sequence[Document], path: Path, warnings: Warnings) -> None:
+    save(render(documents, warnings), path)
 
 
-def parse(content: str, path: Path, notes: Notes | None = None, *, joined: str = "several") -> Iterator[Document]:
+def parse(content: str, path: Path, warnings: Warnings | None = None, *, joined: str = "several") -> Iterator[Document]:
     """The documents of a file's content; `path` is for messages."""
-    notes = Counter() if notes is None else notes
+    warnings = Counter() if warnings is None else warnings
     block: _Block | None = None
     number_of_line = 0
     try:
@@ -68,7 +68,7 @@ def parse(content: str, path: Path, notes: Notes | None = None, *, joined: str =
             found = _TEXT_LINE.fullmatch(line)
             if found and found.group(2) == "t":
                 if block:
-                    yield block.document(path, joined, notes)
+                    yield block.document(path, joined, warnings)
                 block = _Block(found.group(1), number_of_line, found.group(3))
             elif line.strip():
                 if block is None:
@@ -80,7 +80,7 @@ def parse(content: str, path: Path, notes: Notes | None = None, *, joined: str =
     except DataError as error:
         raise error if error.path else error.at(path, number_of_line) from None
     if block:
-        yield block.document(path, joined, notes)
+        yield block.document(path, joined, warnings)
 
 
 @dataclass
@@ -135,9 +135,9 @@ class _Block:
             attributes["parts"] = columns[6]
         return Mention(start, end, columns[4], f"T{len(self.mentions) + 1}", concept, attributes=attributes)
 
-    def document(self, path: Path, joined: str, notes: Notes) -> Document:
+    def document(self, path: Path, joined: str, warnings: Warnings) -> Document:
         if joined == "same":
-            entities, relations = self._by_synonyms(notes)
+            entities, relations = self._by_synonyms(warnings)
         else:
             entities, relations = self._by_concept(path)
         # A title ends a sentence whether it has a full stop or not.
@@ -159,7 +159,7 @@ class _Block:
                 raise DataError(problem, path=path, line=line)
         return entities, tuple(relation for relation, _ in self.relations)
 
-    def _by_synonyms(self, notes: Notes) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
+    def _by_synonyms(self, warnings: Warnings) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
         """What can't be placed is counted: no one can mend a corpus that was made from databases."""
         ends = [end.split("|") for relation, _ in self.relations for end in (relation.head, relation.tail)]
         entities = entities_by_synonyms(self.mentions, ends)
@@ -171,11 +171,11 @@ class _Block:
                 for end in (relation.head, relation.tail)
             )
             if head is None or tail is None:
-                notes["relations with a concept that no mention has, left out"] += 1
+                warnings["relations with a concept that no mention has, left out"] += 1
             elif head == tail:
-                notes["relations of a concept with itself, left out"] += 1
+                warnings["relations of a concept with itself, left out"] += 1
             elif (relation.type, head, tail) in found:
-                notes["relations given twice, of which the first was kept"] += 1
+                warnings["relations given twice, of which the first was kept"] += 1
             else:
                 found[relation.type, head, tail] = replace(relation, head=head, tail=tail)
         return entities, tuple(found.values())

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Mention, Span
 from grandrounds.data.formats import align
-from grandrounds.data.formats.source import Format, Notes, lines, load
+from grandrounds.data.formats.source import Format, Warnings, lines, load
 from grandrounds.errors import DataError
 
 COLUMNS = {
@@ -49,23 +49,23 @@ class _Tweet:
     """The codes of each, and their terms."""
 
 
-def read(path: Path, notes: Notes) -> Iterator[Document]:
-    yield from parse(load(path), path, notes)
+def read(path: Path, warnings: Warnings) -> Iterator[Document]:
+    yield from parse(load(path), path, warnings)
 
 
-def parse(content: str, path: Path, notes: Notes) -> Iterator[Document]:
+def parse(content: str, path: Path, warnings: Warnings) -> Iterator[Document]:
     """The documents of a file's content; `path` is for messages."""
     tweets: dict[str, _Tweet] = {}
-    for i, row in _rows(content, path, notes):
+    for i, row in _rows(content, path, warnings):
         try:
-            _take(row, tweets, i, notes)
+            _take(row, tweets, i, warnings)
         except DataError as error:
             raise error.at(path, i) from None
     for id, tweet in tweets.items():
         yield _document(id, tweet)
 
 
-def _rows(content: str, path: Path, notes: Notes) -> Iterator[tuple[int, Mapping[str, str]]]:
+def _rows(content: str, path: Path, warnings: Warnings) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Line and fields of each row, by what they are."""
     given = lines(content)
     header = next(((i, line) for i, line in enumerate(given) if line.strip()), None)
@@ -81,7 +81,7 @@ def _rows(content: str, path: Path, notes: Notes) -> Iterator[tuple[int, Mapping
     where = _columns([name.strip().lower() for name in names], path, header[0] + 1)
     others = len(names) - len(where)
     if others:
-        notes["columns of no use here, left out"] += others
+        warnings["columns of no use here, left out"] += others
     for i, columns in rows:
         if any(column.strip() for column in columns):
             if len(columns) != len(names):
@@ -117,7 +117,7 @@ def _columns(names: Sequence[str], path: Path, line: int) -> dict[str, int]:
     return found
 
 
-def _take(row: Mapping[str, str], tweets: dict[str, _Tweet], line: int, notes: Notes) -> None:
+def _take(row: Mapping[str, str], tweets: dict[str, _Tweet], line: int, warnings: Warnings) -> None:
     if not row["tweet_id"] or not row["tweet"].strip():
         raise DataError("a row without a tweet's id or text; fill them in or remove the row")
     tweet = tweets.setdefault(row["tweet_id"], _Tweet(row["tweet"], line))
@@ -131,13 +131,13 @@ def _take(row: Mapping[str, str], tweets: dict[str, _Tweet], line: int, notes: N
     if not offsets[0] or not offsets[1] or not row["extraction"]:
         raise DataError("begin and end must be numbers, with the extraction; or all of them '-', for none")
     span = align.place(
-        tweet.text, int(offsets[0][1]), int(offsets[1][1]), row["extraction"], notes, near=len(tweet.text)
+        tweet.text, int(offsets[0][1]), int(offsets[1][1]), row["extraction"], warnings, near=len(tweet.text)
     )
     if span is None:
         return
     type = row.get("type", "") or TYPE
     if (span, type) in tweet.mentions:
-        notes[TWICE] += 1
+        warnings[TWICE] += 1
     codes = tweet.mentions.setdefault((span, type), {})
     if not _nothing(row.get("code", "")):
         codes.setdefault(row["code"], row.get("term", ""))

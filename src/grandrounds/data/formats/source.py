@@ -19,7 +19,7 @@ from typing import Literal
 from grandrounds.data.documents import Document
 from grandrounds.errors import DataError
 
-Notes = Counter[str]
+Warnings = Counter[str]
 """What a reader or writer skipped, joined or made up: a phrase -> how many."""
 
 
@@ -28,7 +28,7 @@ class Corpus:
     """Documents to iterate over, and what reading them took."""
 
     documents: tuple[Document, ...]
-    notes: Mapping[str, int]
+    warnings: Mapping[str, int]
     """What was skipped, joined or made up: a phrase -> how many."""
 
     def __iter__(self) -> Iterator[Document]:
@@ -53,20 +53,20 @@ class Format:
     """What its documents live in; a folder of files can be read in either case."""
     suffixes: tuple[str, ...] = ()
     """Which files of a folder are taken, where the source is a file."""
-    join: Callable[[Iterable[Document], Notes], Iterable[Document]] | None = None
+    join: Callable[[Iterable[Document], Warnings], Iterable[Document]] | None = None
     """Makes one of the documents that several files give of the same text, where a format is so."""
 
 
 def load(path: Path) -> str:
     """The text of a UTF-8 file, gzipped or not, with its line ends as they are."""
-    with _told(path):
+    with _reported(path):
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     return decode(data, path)
 
 
 def stream(path: Path) -> Iterator[str]:
     """The lines of such a file as `lines` gives them, one at a time: hundreds of megabytes are never held at once."""
-    with _told(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    with _reported(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         start = 0
         for i, line in enumerate(file, start=1):
             try:
@@ -78,7 +78,7 @@ def stream(path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _reported(path: Path) -> Iterator[None]:
     """What may go wrong with a file, as errors for the reader."""
     try:
         yield
@@ -132,7 +132,7 @@ def first_difference(a: str, b: str) -> int:
 
 
 def mismatch(start: int, end: int, stated: str, there: str) -> DataError:
-    """A mention whose text is not what its offsets point at, told without the text."""
+    """A mention whose text is not what its offsets point at, described without the text."""
     lengths = f"{len(stated)} characters expected, {len(there)} there"
     return DataError(
         f"mention {start}-{end} does not match the text there ({lengths}, "

@@ -8,7 +8,7 @@ from typing import cast, get_args
 
 from grandrounds.data.clinical import clinical_sentences
 from grandrounds.data.documents import Document
-from grandrounds.data.formats.source import Format, Notes, load
+from grandrounds.data.formats.source import Format, Warnings, load
 from grandrounds.data.sentences import Breaks, split_sentences
 from grandrounds.errors import GrandRoundsError, unknown
 
@@ -16,7 +16,7 @@ CLINICAL = "clinical"
 """Breaks of a note: headings, list items and marks are seen too."""
 
 
-def read(path: Path, notes: Notes, *, breaks: str = "paragraph") -> Iterator[Document]:
+def read(path: Path, warnings: Warnings, *, breaks: str = "paragraph") -> Iterator[Document]:
     known = (*get_args(Breaks), CLINICAL)
     if breaks not in known:
         raise GrandRoundsError(unknown("breaks", breaks, known))

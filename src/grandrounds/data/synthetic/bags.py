@@ -121,8 +121,8 @@ def _placed(documents: Sequence[Document], sites: int, scatter: float, rng: Rand
         pair = document.id.rpartition("-")[0]
         home = homes.setdefault(pair, rng.randrange(sites))
         site, elsewhere = rng.randrange(sites), rng.random() < scatter
-        told = {**document.attributes, "site": f"site-{(site if elsewhere else home) + 1:03d}"}
-        yield replace(document, attributes=told)
+        reported = {**document.attributes, "site": f"site-{(site if elsewhere else home) + 1:03d}"}
+        yield replace(document, attributes=reported)
 
 
 def _noise(relation: str, rng: Random) -> str:

@@ -137,7 +137,7 @@ class OverGrid:
         self._grid, self._spool, self._poll, self._idle = grid, spool, poll, idle
         self._deadline, self._absence = deadline, absence
         self._session, self._number = secrets.token_hex(8), 0
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self.close()  # a coordinator that was killed may have left replies
 
     def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
@@ -265,12 +265,12 @@ class OverGrid:
                 del pending[site]
 
     def _turn_away(self) -> None:
-        """Whoever came after the run began is told so, once, instead of waiting for an ask that never comes."""
+        """A site that comes after the run began hears so, once, instead of waiting for an ask that never comes."""
         if not self.registered:
             return
         for site, presence in self.roster.sites.items():
-            if presence.online and site not in self.registered and self._told.get(site) != presence.since:
-                self._told[site] = presence.since
+            if presence.online and site not in self.registered and self._reported.get(site) != presence.since:
+                self._reported[site] = presence.since
                 why = f"this run began without site '{site}'; join the next one"
                 request = encode(Request(id="", message=Refused(why=why)))
                 with _heard():

@@ -193,7 +193,7 @@ class _Grid(HttpGrid):
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         wanted = set(message_ids)
         self._coming = {name: coming for name, coming in self._coming.items() if coming.reply_to in wanted}
-        # SuperLink forgets a message once it has told of the reply, and would call it lost if it were asked again.
+        # SuperLink forgets a message once it has reported the reply, and would call it lost if it were asked again.
         asked = wanted - {coming.reply_to for coming in self._coming.values()}
         if asked:
             response = self.client.PullMessages(PullAppMessagesRequest(message_ids=asked))
