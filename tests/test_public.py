@@ -72,7 +72,7 @@ def test_compare_runs_each_arm_and_says_how_far_it_is_from_the_baseline(
 
 
 @pytest.mark.parametrize(
-    ("arms", "baseline", "told"),
+    ("arms", "baseline", "reported"),
     [
         (["fedavgg"], None, "unknown algorithm 'fedavgg'; did you mean 'fedavg'"),
         ([], None, "there is no algorithm to compare"),

@@ -140,7 +140,7 @@ def test_a_planted_number_is_found_by_its_line_and_put_right(render: Renderer) -
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("<!-- table: two --><!-- end -->", "tables.jinja has no block 'two'; add one, or correct the marker"),
         ("<!-- compare: none.json --><!-- end -->", "none.json is not in"),

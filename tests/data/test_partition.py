@@ -151,7 +151,7 @@ def test_a_site_whose_units_hold_no_example_is_left_out() -> None:
     [
         ("idd", {"sites": 2}, r"'idd'; did you mean 'iid'\?"),
         ("iid", {"sites": 0}, "at least one site"),
-        ("iid", {"sites": 9}, "8 units can't be dealt to 9 sites"),
+        ("iid", {"sites": 9}, "8 units can't be split over 9 sites"),
         ("iid", {"sites": None}, r"set partition\.sites"),
         ("iid", {"sites": 2, "alpha": 0.5}, "does not use 'alpha'"),
         ("dirichlet", {"sites": 2}, "needs a number above 0"),

@@ -133,7 +133,7 @@ def test_median_and_spread_are_of_what_a_row_is_judged_by() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("reported", "expected"),
     [
         (score(None), "–"),
         (score(float("nan")), "–"),

@@ -12,7 +12,7 @@ from grandrounds.runs.provenance import command, commit, versions
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "reported"),
     [
         (
             [

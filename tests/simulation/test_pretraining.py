@@ -273,7 +273,7 @@ def test_a_file_of_pieces_gives_them_their_numbers(pieces: list[str], lower: boo
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "reported"),
     [
         ({"encoder": "tiny", "layers": 2}, r"model\.layers is for model\.encoder = 'new'"),
         ({"encoder": "new", "width": 30, "heads": 4}, "4 heads can't share"),
@@ -494,7 +494,7 @@ def test_pieces_that_few_documents_of_a_site_have_are_not_counted(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("chosen", "told"),
+    ("chosen", "reported"),
     [
         ({"model.vocabulary": "public", "data.public": 0.0}, r"raise data\.public"),
         ({"model.vocabulary": "sites", "model.vocabulary_documents": 99}, r"lower model\.vocabulary_documents"),

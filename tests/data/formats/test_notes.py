@@ -83,7 +83,7 @@ def test_a_long_mimic_note_is_read_and_the_file_is_never_held_whole(
 
 
 @pytest.mark.parametrize(
-    ("lines", "line", "told"),
+    ("lines", "line", "reported"),
     [
         (["ROW_ID,TEXT", "1,secret"], 1, "SUBJECT_ID"),
         ([HEADER, row(1, "2", "Discharge summary", "", "a\nb"), "3,secret"], 4, "2 columns"),
