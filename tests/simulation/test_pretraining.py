@@ -392,7 +392,7 @@ def test_a_merged_vocabulary_comes_with_how_common_its_pieces_are(config: Pretra
 def test_a_size_that_cannot_be_is_told_before_sites_count(
     config: Pretraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grandrounds.setup.server.count_strings", lambda *_: pytest.fail("sites counted"))
+    monkeypatch.setattr("grandrounds.setup.encoders.count_strings", lambda *_: pytest.fail("sites counted"))
     model = {"encoder": "new", "vocabulary": "sites", "width": 30, "heads": 4}
     with pytest.raises(ConfigError, match=r"model\.width is 30, which 4 heads can't share"):
         prepare(make_config(config(model=model)), Path(), tmp_path)

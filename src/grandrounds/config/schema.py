@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from grandrounds.config.overrides import parse_override
 from grandrounds.config.validation import explained
 from grandrounds.data.corpora import GENERATED
+from grandrounds.data.documents import Document
 from grandrounds.data.partition import SCHEMES, UNITS
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
@@ -392,6 +393,10 @@ class Config(Section):
             return TASKS[self.task["name"]].Options(**options)
         except ValidationError as error:
             raise explained(error, TASKS[self.task["name"]].Options, prefix) from error
+
+    def make_task(self, documents: Iterable[Document], base: Path = Path()) -> Task:
+        """The task with the label set of these documents; files that its options name start at `base`."""
+        return TASKS[self.task["name"]].of(self.task_options(), documents).at(base)
 
     def make_algorithm(self) -> Algorithm:
         options = dict(self.algorithm)

@@ -12,12 +12,11 @@ import re
 import shutil
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 import torch
@@ -25,8 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grandrounds.config.schema import Config, load_config
 from grandrounds.config.validation import explained
-from grandrounds.data.corpora import UNLABELLED, Source, check_apart, read_source
-from grandrounds.data.documents import Document
+from grandrounds.data.corpora import UNLABELLED, Source
 from grandrounds.data.partition import SiteRow
 from grandrounds.deployment.flower.grid import OverGrid, Roster
 from grandrounds.deployment.flower.superlink import EVERYWHERE, SuperLink
@@ -43,30 +41,17 @@ from grandrounds.deployment.terms import Terms, read_terms, write_terms
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.files import write_whole
-from grandrounds.federation.learner import Split
 from grandrounds.registry import TASKS
 from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.loop import RoundLoop
 from grandrounds.runs.results import Result
-from grandrounds.setup.server import (
-    ServerSetup,
-    asked,
-    expected_of,
-    find_device,
-    find_encoder,
-    manifest_of,
-    paths_of,
-    public_set,
-    resolved,
-    server_splits,
-    strip,
-    unlabelled_source,
-    warmed_up,
-)
-from grandrounds.tasks.task import Task, no_example
+from grandrounds.setup.corpora import Corpora, paths_of, unlabelled_source
+from grandrounds.setup.encoders import find_encoder, resolved
+from grandrounds.setup.examples import examples_by_part
+from grandrounds.setup.server import ServerSetup, find_device, rows_and_digest, set_up, warmed_up
+from grandrounds.tasks.task import Task
 
 NOBODY_S = "Entity"
-SPLITS = ("public", "validation", "test", UNLABELLED)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -180,80 +165,52 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-class _Corpora:
-    """The coordinator's own documents, and what the task sees in them."""
+def _read_corpora(config: Config, base: Path) -> Corpora:
+    """The coordinator's own documents."""
+    if config.data.mask_overlap:
+        raise ConfigError("data.mask_overlap is about all sites' training data: only a simulation has that")
+    corpora = Corpora()
+    for part in ("public", "validation", "test"):
+        given = getattr(config.data, part)
+        if isinstance(given, float | int) and given:
+            raise _share_of_train(part)
+        if given:
+            corpora.add(part, Source(config.data.format, paths_of(given, base), config.data.options))
+    if isinstance(config.data.unlabelled, float | int) and config.data.unlabelled:
+        raise _share_of_train(UNLABELLED)
+    if (unlabelled := unlabelled_source(config.data, base)) is not None:
+        corpora.add(UNLABELLED, unlabelled)
+    if "test" not in corpora.parts and not config.make_algorithm().personal:
+        raise ConfigError("data.test is missing: name the corpus that the coordinator tests on")
+    return corpora
 
-    def __init__(self, config: Config, base: Path) -> None:
-        if config.data.mask_overlap:
-            raise ConfigError("data.mask_overlap is about all sites' training data: only a simulation has that")
-        self.warnings: Counter[str] = Counter()
-        self.documents: list[Document] = []
-        parts: dict[str, range] = {}
-        for part in SPLITS:
-            given = getattr(config.data, part)
-            if isinstance(given, float | int) and given:
-                raise ConfigError(
-                    f"data.{part} is a share of the training data, which the coordinator does not have; give a file"
-                )
-            source = Source(config.data.format, paths_of(given, base), config.data.options) if given else None
-            source = unlabelled_source(config.data, base) if part == UNLABELLED else source
-            if source is not None:
-                documents = read_source(source, part, self.warnings)
-                if part == UNLABELLED:
-                    check_apart(documents, self.documents)
-                parts[part] = range(len(self.documents), len(self.documents) + len(documents))
-                self.documents += documents
-        if "test" not in parts and not config.make_algorithm().personal:
-            raise ConfigError("data.test is missing: name the corpus that the coordinator tests on")
-        self._parts = parts
 
-    def for_labels(self) -> list[Document]:
-        labelled = (members for part, members in self._parts.items() if part not in ("test", UNLABELLED))
-        return [self.documents[i] for members in labelled for i in members]
-
-    def rows(self, task: Task) -> tuple[Sequence[Any], dict[str, list[int]]]:
-        """The examples, and which of them each part has."""
-        examples, left = task.examples(self.documents)
-        self.warnings += Counter(left)
-        rows = {
-            part: [row for row, example in enumerate(examples) if example.document in members]
-            for part, members in self._parts.items()
-        }
-        for part, chosen in rows.items():
-            if not chosen:
-                raise no_example(task, f"the {part} corpus holds", left)
-        return strip(task, examples, rows), rows
+def _share_of_train(part: str) -> ConfigError:
+    return ConfigError(f"data.{part} is a share of the training data, which the coordinator does not have; give a file")
 
 
 def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
     torch.set_num_threads(config.threads)
-    corpora = _Corpora(config, base)
-    task = _task(config, corpora).at(base)
-    examples, rows = corpora.rows(task)
-    public = public_set(task, examples, rows)
+    corpora = _read_corpora(config, base)
+    examples, rows = examples_by_part(_task(config, corpora, base), corpora)
     folder.mkdir(parents=True, exist_ok=True)
-    texts = [task.text(examples[row]) for row in asked(rows)]
-    encoder = find_encoder(resolved(config.model.encoder, base), config.model, base, task, texts, folder)
-    spec = config.spec(task, encoder, find_device(config.device))
-    splits = server_splits(task, examples, task.features(examples, encoder), rows, public) if examples else {}
-    made = write_terms(
-        folder,
-        config,
-        warmed_up(config, spec, splits, folder),
-        (0, "") if public is None else (len(public.examples), public.digest),
-    )
+    name, texts = resolved(config.model.encoder, base), examples.public_texts(rows)
+    encoder = find_encoder(name, config.model, base, examples.task, texts, folder)
+    spec, public = config.spec(examples.task, encoder, find_device(config.device)), examples.public_set(rows)
+    splits = examples.encode(encoder).server_splits(rows, public) if rows else {}
+    made = write_terms(folder, config, warmed_up(config, spec, splits, folder), rows_and_digest(public))
     shutil.rmtree(folder / "vocabulary", ignore_errors=True)
     (folder / "start.safetensors").unlink(missing_ok=True)
     return made
 
 
-def _task(config: Config, corpora: _Corpora) -> Task:
-    kind, options = TASKS[config.task["name"]], config.task_options()
+def _task(config: Config, corpora: Corpora, base: Path) -> Task:
     try:
-        return kind.of(options, corpora.for_labels())
+        return config.make_task(corpora.labelled(), base)
     except DataError as error:
         if config.labels_may_differ:  # the coordinator's are nobody's; its model needs some
-            return kind.of(options.model_copy(update={"labels": [NOBODY_S]}), ())
+            options = config.task_options().model_copy(update={"labels": [NOBODY_S]})
+            return TASKS[config.task["name"]].of(options, ()).at(base)
         raise ConfigError(
             "the label set is unknown: name it in task.labels, or give the coordinator a public set that shows it"
         ) from error
@@ -262,19 +219,14 @@ def _task(config: Config, corpora: _Corpora) -> Task:
 def server_setup(config: Config, base: Path, terms: Terms) -> ServerSetup:
     """What the coordinator holds, on the terms that sites were enrolled with."""
     torch.set_num_threads(config.threads)
-    corpora = _Corpora(config, base)
-    examples, rows = corpora.rows(terms.task)
-    public = public_set(terms.task, examples, rows)
-    if (0 if public is None else len(public.examples), "" if public is None else public.digest) != terms.public:
+    corpora = _read_corpora(config, base)
+    examples, rows = examples_by_part(terms.task, corpora)
+    public = examples.public_set(rows)
+    if rows_and_digest(public) != terms.public:
         raise ConfigError("the coordinator's public set is not the one that sites were enrolled with; put it back")
+    splits = examples.encode(terms.encoder).server_splits(rows, public) if rows else {}
     spec = terms.spec(config.training, find_device(config.device))
-    splits: Mapping[str, Split] = {}
-    if examples:
-        splits = server_splits(terms.task, examples, terms.task.features(examples, terms.encoder), rows, public)
-    algorithm, model = config.make_algorithm(), spec.initial_model()
-    manifest = manifest_of(model, algorithm)
-    expected = expected_of(model, manifest, terms.task, terms.public, algorithm)
-    return ServerSetup(spec, model, splits, public, expected, (), (), dict(corpora.warnings))
+    return set_up(spec, splits, public, config.make_algorithm(), corpora.warnings)
 
 
 def coordinate(

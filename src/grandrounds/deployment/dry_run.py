@@ -11,19 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from grandrounds.deployment.enrolment import Enrolment
 from grandrounds.deployment.site import Holding
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger
 from grandrounds.federation.exchange import Answer, Ask
-from grandrounds.federation.learner import Server, Split
-from grandrounds.federation.payloads import Packed, PublicSet
+from grandrounds.federation.learner import Server
+from grandrounds.federation.payloads import Packed
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.public_sets import PublicSetCache
 from grandrounds.federation.runner import SiteRunner
+from grandrounds.setup.examples import Examples
 from grandrounds.setup.server import expected_of, manifest_of
 
 FEW = 8
@@ -51,13 +50,13 @@ def dry_run(enrolment: Enrolment, holding: Holding) -> list[Upload]:
     terms, site_data = enrolment.terms, holding.site_data
     config, algorithm = terms.config, terms.config.make_algorithm()
     spec = terms.spec(config.training, site_data.spec.device)
-    examples, _ = terms.task.examples(holding.documents)
-    rows = np.arange(max(terms.public[0], 1)) % len(examples)
-    stand_in = PublicSet([terms.task.question(examples[row]) for row in rows.tolist()]) if terms.public[0] else None
-    features = terms.task.features(examples, spec.encoder)
-    split = Split(features, terms.task.rows(features, rows), "" if stand_in is None else stand_in.digest)
+    examples = Examples(terms.task, holding.documents, terms.task.examples(holding.documents)[0])
+    rows = [row % len(examples.all) for row in range(max(terms.public[0], 1))]
+    stand_in = examples.public_set({"public": rows if terms.public[0] else ()})
+    digest = "" if stand_in is None else stand_in.digest
+    split = replace(examples.encode(spec.encoder).split(rows), digest=digest)
     model = spec.initial_model()
-    expected = expected_of(model, manifest_of(model, algorithm), terms.task, (len(rows), split.digest), algorithm)
+    expected = expected_of(model, manifest_of(model, algorithm), terms.task, (len(rows), digest), algorithm)
     few = replace(site_data.splits["train"], rows=site_data.splits["train"].rows[:FEW])
     played = replace(site_data, splits={**site_data.splits, "train": few}, policy=Policy())
     with tempfile.TemporaryDirectory() as folder:

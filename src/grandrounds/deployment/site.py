@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from pydantic import ValidationError
 
 from grandrounds.config.validation import explained
-from grandrounds.data.corpora import Source, read_source
+from grandrounds.data.corpora import Source
 from grandrounds.data.documents import Document
 from grandrounds.deployment.enrolment import Enrolment
 from grandrounds.deployment.handler import MessageHandler
@@ -33,8 +32,9 @@ from grandrounds.federation.public_sets import PublicSetCache
 from grandrounds.federation.runner import SiteData, SiteRunner
 from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder
-from grandrounds.setup.server import expected_of, find_device, manifest_of, split_of
-from grandrounds.tasks.task import no_example
+from grandrounds.setup.corpora import Corpora
+from grandrounds.setup.examples import examples_by_part
+from grandrounds.setup.server import expected_of, find_device, manifest_of
 
 
 @dataclass(frozen=True)
@@ -57,36 +57,25 @@ def read_holding(
     """The site's corpus as the task and the site's encoder see it."""
     terms, site = enrolment.terms, enrolment.site
     torch.set_num_threads(terms.config.threads)
-    warnings: Counter[str] = Counter()
-    sources = {part: paths for part, paths in (("train", data), (VALIDATION, validation), ("test", test)) if paths}
-    parts = {part: read_source(Source(format, paths, site.options), part, warnings) for part, paths in sources.items()}
-    spec = _spec(enrolment, [document for part, some in parts.items() if part != "test" for document in some])
-    task = spec.task
-    splits, counted, counts = {}, Counter[str](), dict[str, int]()
-    for part, documents in parts.items():
-        examples, left = task.examples(documents)
-        warnings += Counter(left)
-        if not examples:
-            raise no_example(task, f"the {part} data hold", left)
-        features = task.features(examples, spec.encoder)
-        splits[part] = split_of(task, features, np.arange(len(examples)), part, examples)
-        if part == "train":
-            counted.update(label for example in examples for label in task.answers(example))
-            counts |= {"examples": len(examples), "notes": len({example.document for example in examples})}
-            patients = {documents[example.document].attributes.get("patient") for example in examples}
-            if None not in patients:
-                counts["patients"] = len(patients)
-        else:
-            counts[part] = len(examples)
+    corpora = Corpora()
+    for part, paths in (("train", data), (VALIDATION, validation), ("test", test)):
+        if paths:
+            corpora.add(part, Source(format, paths, site.options))
+    spec = _spec(enrolment, corpora.labelled())
+    examples, rows = examples_by_part(spec.task, corpora)
+    splits = examples.encode(spec.encoder).splits(rows)
+    counts = examples.counts(rows["train"]) | {part: len(some) for part, some in rows.items() if part != "train"}
+    labels = Counter(label for row in rows["train"] for label in spec.task.answers(examples.all[row]))
     manifest = manifest_of(spec.initial_model(), terms.config.make_algorithm())
     if site.encoder is not None and manifest:
         raise ConfigError(
             f"site.toml names an encoder of this site's own, but '{terms.config.algorithm['name']}' shares weights: "
             "all sites need the same one"
         )
-    registration = Registration(site.name, counts, task.labels, manifest)
+    registration = Registration(site.name, counts, spec.task.labels, manifest)
     policy = Policy.load(enrolment.folder / site.policy) if site.policy else Policy()
-    return Holding(parts["train"], SiteData(registration, splits, spec, policy), dict(warnings), counted)
+    documents = [corpora.documents[i] for i in corpora.parts["train"]]
+    return Holding(documents, SiteData(registration, splits, spec, policy), dict(corpora.warnings), labels)
 
 
 def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], None]) -> MessageHandler:

@@ -13,9 +13,8 @@ from grandrounds.data.corpora import GENERATED, SYNTHETIC, SYNTHETIC_BAGS, Sourc
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import partition
 from grandrounds.papers.sources import SOURCES
-from grandrounds.registry import TASKS
 from grandrounds.reports.plots import PartitionRows
-from grandrounds.setup.server import paths_of
+from grandrounds.setup.corpora import paths_of
 from grandrounds.tasks.document_re import DocumentExample
 
 _DOCRED = (
@@ -210,7 +209,7 @@ CORPORA = {**SENTENCES, **DOCUMENTS, **BAGS}
 def label_counts(config: Config, base: Path) -> dict[str, Counter[str]]:
     """How many examples of each label the task finds in train and test."""
     documents = _parts(config, base)
-    task = TASKS[config.task["name"]].of(config.task_options(), documents["train"])
+    task = config.make_task(documents["train"])
     return {part: Counter(e.label for e in task.examples(documents[part])[0]) for part in ("train", "test")}
 
 
@@ -226,7 +225,7 @@ class PairCounts:
 def pair_counts(config: Config, base: Path) -> dict[str, PairCounts]:
     """Of document_re, in each part that has files of its own."""
     parts = _parts(config, base)
-    task = TASKS[config.task["name"]].of(config.task_options(), [d for part in parts.values() for d in part])
+    task = config.make_task([d for part in parts.values() for d in part])
     counted = {}
     for part, documents in parts.items():
         examples = [example for example in task.examples(documents)[0] if isinstance(example, DocumentExample)]
@@ -238,7 +237,7 @@ def pair_counts(config: Config, base: Path) -> dict[str, PairCounts]:
 def partitioned(config: Config, base: Path, name: str) -> PartitionRows:
     """All of train as the config partitions it."""
     documents = _parts(config, base)["train"]
-    task = TASKS[config.task["name"]].of(config.task_options(), documents)
+    task = config.make_task(documents)
     examples = task.examples(documents)[0]
     chosen = config.partition
     found = partition(

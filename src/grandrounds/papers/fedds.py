@@ -20,7 +20,7 @@ from grandrounds.papers.protocol import SETTINGS, Paper, Study, Target
 from grandrounds.papers.settings import At, Said, Tell
 from grandrounds.reports.plots import Curve
 from grandrounds.reports.runs import Run
-from grandrounds.setup.server import LEARNT
+from grandrounds.setup.encoders import LEARNT
 
 METHODS = {"ave": "AVG", "one": "ONE", "att": "ATT", "att_ra": "ATT_RA", "lazy_mil": "this work"}
 FRACTIONS = (0.1, 0.2, 0.5, 1.0)

@@ -17,7 +17,7 @@ from grandrounds.data.documents import Document
 from grandrounds.data.masking import overlapping
 from grandrounds.papers.corpora import PaperCorpus
 from grandrounds.registry import TASKS
-from grandrounds.setup.server import paths_of
+from grandrounds.setup.corpora import paths_of
 
 ROLES = ("CADEC", "ADE Corpus", "SMM4H")
 """As the paper's tables call its platforms."""

@@ -19,7 +19,7 @@ from grandrounds.models.attention import transformer_in
 from grandrounds.models.encoder import Encoder
 from grandrounds.reports.attention import markdown, pictures, whole
 from grandrounds.reports.wording import listed
-from grandrounds.setup.server import LEARNT
+from grandrounds.setup.encoders import LEARNT
 from grandrounds.tasks.saved import load
 
 EMPTY = "documents without text"
