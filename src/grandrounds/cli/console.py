@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -135,21 +135,28 @@ class Live:
             self.say(f"round {round.round}  {round.seconds:.1f} s  {word}")
 
 
-class LiveArms:
-    """Several runs at once: a bar each."""
+class _Bars:
+    """Bars that are drawn on a terminal alone."""
 
     def __init__(self) -> None:
         self._bars = bars()
-        self._tasks: dict[Path, TaskID] = {}
-        self._said: set[Path] = set()
 
-    def __enter__(self) -> LiveArms:
+    def __enter__(self) -> Self:
         if err.is_terminal:
             self._bars.start()
         return self
 
     def __exit__(self, *problem: object) -> None:
         self._bars.stop()
+
+
+class LiveArms(_Bars):
+    """Several runs at once: a bar each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks: dict[Path, TaskID] = {}
+        self._said: set[Path] = set()
 
     def __call__(self, arms: Sequence[Arm]) -> None:
         for arm in arms:
@@ -164,20 +171,13 @@ class LiveArms:
                 err.print(f"  {arm.folder.name}: done", soft_wrap=True)
 
 
-class LiveRuns:
+class LiveRuns(_Bars):
     """Many short runs: one bar for all; without a terminal, a line for each that is done."""
 
     def __init__(self, what: str, arms: Sequence[Arm]) -> None:
-        self._bars, self._left = bars(), {arm.folder: arm for arm in arms}
+        super().__init__()
+        self._left = {arm.folder: arm for arm in arms}
         self._task = self._bars.add_task(what, total=len(arms), word="")
-
-    def __enter__(self) -> LiveRuns:
-        if err.is_terminal:
-            self._bars.start()
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self._bars.stop()
 
     def __call__(self, arms: Sequence[Arm]) -> None:
         done = [arm for arm in self._left.values() if (arm.folder / "result.json").exists()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -82,8 +82,6 @@ def reproduce(
     """
     from grandrounds.papers import PAPERS
     from grandrounds.papers.options import ReproduceOptions
-    from grandrounds.papers.protocol import reproduce as reproduce_target
-    from grandrounds.simulation.sweep import run_arms
 
     if paper not in PAPERS:
         raise ConfigError(unknown("paper", paper, PAPERS))
@@ -96,22 +94,31 @@ def reproduce(
         folder, data, corpus, encoder, seeds, rounds or chosen.rounds, target_f1, cells, overrides, search
     )
     names = _possible(chosen, [word for word in words or [] if "=" not in word], options)
+    targets = {name: rounds or chosen.targets[name].rounds or chosen.rounds for name in names}
+    _reproduce(chosen, targets, options, processes, as_json)
+
+
+def _reproduce(
+    paper: Paper, targets: Mapping[str, int], options: ReproduceOptions, processes: int, as_json: bool
+) -> None:
+    """Each target with its number of rounds."""
+    from grandrounds.papers.protocol import reproduce as reproduce_target
+    from grandrounds.simulation.sweep import run_arms
 
     def run(arms: Sequence[Arm], base: Path) -> None:
         with LiveArms() as live:
             run_arms(arms, base, processes, live)
 
     tables = {}
-    for name in names:
-        err.print(f"  {name}: {chosen.targets[name].title}", soft_wrap=True)
-        wanted = replace(options, rounds=rounds or chosen.targets[name].rounds or chosen.rounds)
-        tables[name] = reproduce_target(chosen, name, wanted, run)
+    for name, rounds in targets.items():
+        err.print(f"  {name}: {paper.targets[name].title}", soft_wrap=True)
+        tables[name] = reproduce_target(paper, name, replace(options, rounds=rounds), run)
         if not as_json:
             _show(tables[name])
     if as_json:
         show_json({name: table.to_dict() for name, table in tables.items()})
     else:
-        out.print(f"Markdown, JSON and runs are in {folder}", soft_wrap=True)
+        out.print(f"Markdown, JSON and runs are in {options.out}", soft_wrap=True)
 
 
 def _possible(paper: Paper, named: Sequence[str], options: ReproduceOptions) -> list[str]:
