@@ -3,9 +3,8 @@
     import grandrounds
 
     result = grandrounds.run("experiments/synthetic.toml", out="runs/first")
-    model = grandrounds.load("runs/first/model")
-    for document in grandrounds.read("notes/", "brat"):
-        print(model.extract(document).relations)
+    nlp = grandrounds.load("runs/ner/model", "runs/first/model")
+    print(nlp("He was started on metoprolol for hypertension.").relations)
 
 An algorithm of one's own is written with `Algorithm`, `algorithm` and `on_site`; see docs/how-to/algorithm.md.
 """
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     from grandrounds.federation.payloads import Selection as Selection
     from grandrounds.federation.payloads import Tensors as Tensors
     from grandrounds.federation.state import TensorState as TensorState
+    from grandrounds.pipeline.load import load as load
     from grandrounds.reports.compare import compare as compare
     from grandrounds.simulation.run import run as run
-    from grandrounds.tasks.saved import load as load
 
 PUBLIC = {
     "data.documents": ("Document",),
@@ -59,7 +58,7 @@ PUBLIC = {
         *("Predictions", "Scores", "Selection", "Tensors"),
     ),
     "federation.state": ("TensorState",),
-    "tasks.saved": ("load",),
+    "pipeline.load": ("load",),
 }
 """The public names, by the module that each is imported from when it is first used: `import grandrounds` is quick."""
 _PLACES = {name: f"grandrounds.{module}" for module, names in PUBLIC.items() for name in names}

@@ -1,83 +1,172 @@
-"""`grandrounds extract`: what a model finds in documents."""
+"""`grandrounds extract`: what models find in text."""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from grandrounds.cli.console import bars, err, out, show_warnings
-from grandrounds.cli.options import FORMAT_HELP, ImportOption, ModelPath
-from grandrounds.data.documents import Document
-from grandrounds.errors import ConfigError, unknown
+from grandrounds.cli.options import FORMAT_HELP, ImportOption
+from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.registry import FORMATS, load_modules
 
-WRITTEN = ("html", "pubtator", "brat", "conll", "opennre", "json")
+if TYPE_CHECKING:
+    from grandrounds.data.documents import Document
+
+STDIN = "-"
+WRITTEN = ("html", "pubtator", "brat", "conll", "opennre", "json", "dict")
 """Built in; one's own may be added with --import."""
 
 
 def extract(
-    model: ModelPath,
-    source: Annotated[
-        list[Path], typer.Argument(help="Text for a ner model, documents with mentions for others.", metavar="INPUT")
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            help="One or more model folders, taggers and relation models, or a saved pipeline; then files or folders, "
+            "or - for standard input.",
+            metavar="MODEL... INPUT...",
+        ),
     ],
     format: Annotated[
-        Optional[str], typer.Option("--format", help=f"{FORMAT_HELP} By default text for .txt files, else json.")
+        Optional[str],
+        typer.Option("--format", help=f"{FORMAT_HELP} By default text for standard input and .txt files, else json."),
     ] = None,
-    to: Annotated[str, typer.Option("--to", help=f"How to write what is found: {', '.join(WRITTEN)}.")] = "json",
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help=f"How to write what is found: {', '.join(WRITTEN)}. dict is for programs: JSON lines with the text of "
+            "each mention, numeric scores and evidence; json can be read again.",
+        ),
+    ] = "json",
     out_path: Annotated[
         Optional[Path], typer.Option("--out", help="File or folder; JSON goes to standard output without it.")
     ] = None,
     threshold: Annotated[
-        float,
+        Optional[float],
         typer.Option(
             help="Leave out what scores lower. A document_re model finds nothing up to 0.5, where the threshold lies "
             "that it was given on validation data.",
             min=0,
             max=1,
         ),
-    ] = 0.0,
+    ] = None,
+    window: Annotated[
+        Optional[int],
+        typer.Option(help="Sentences within which a document_re model relates entities; by default 40.", min=1),
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Documents that are read together.", min=1)] = 64,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto. Only cpu has been tested.")] = "cpu",
     imports: ImportOption = None,
 ) -> None:
-    """Find mentions in text, or relations in documents with mentions; each has a score and points to characters.
+    """Read text: find mentions, and relations between them; each has a score and points to characters.
 
-    A ner model finds mentions, the others relations between mentions that are there. Those of a document_re model join
-    entities and have as evidence the numbers of the sentences that weighed most.
+    A ner model finds mentions in text. The other models relate mentions: those that a ner model before them finds, or
+    those that the documents come with. Relations have the sentences that say so as evidence.
 
-    Example: `grandrounds extract runs/demo/fedavg/model notes/ --format brat --to html --out found.html`
+    Example: `echo "He was started on metoprolol." | grandrounds extract ner/model re/model - --to dict`
     """
-    from grandrounds.data.formats import read, write
-    from grandrounds.data.formats.documents_json import render
+    from grandrounds.data.formats import write
+    from grandrounds.pipeline.load import load
     from grandrounds.reports.extraction import extraction_page
-    from grandrounds.tasks.saved import load
+    from grandrounds.setup.server import find_device
 
     load_modules(imports or [])
+    models, inputs = _parted(words)
     written = [*WRITTEN, *(name for name in FORMATS if FORMATS.at_hand(name) and FORMATS[name].writer)]
     if to not in written or to == "lines":
         raise ConfigError(unknown("output format", to, written))
-    if out_path is None and to != "json":
+    if out_path is None and to not in ("json", "dict"):
         raise ConfigError(f"--to {to} writes to a file or folder; name it with --out")
-    corpus = read(source, format or ("text" if all(path.suffix == ".txt" for path in source) else "json"))
-    show_warnings(corpus.warnings)
-    extractor, found = load(model), list[Document]()
-    finds = extractor.extraction.finds
-    show_warnings(extractor.left_out(corpus.documents))
-    with bars() as progress:
-        task = progress.add_task("documents", total=len(corpus.documents), word="")
-        for document in corpus.documents:
-            found.append(extractor.extract(document, threshold))
-            progress.advance(task)
-    if out_path is None:
-        sys.stdout.write(render(found))
-        return
-    if to == "html":
-        out_path.write_text(
-            extraction_page(found, f"{finds.capitalize()} in {', '.join(path.name for path in source)}", finds),
-            encoding="utf-8",
+    pipeline = load(*models, threshold=threshold, window=window, device=find_device(device))
+    chosen = format or ("text" if all(name == STDIN or Path(name).suffix == ".txt" for name in inputs) else "json")
+    if chosen == "text" and not pipeline.taggers:
+        raise GrandRoundsError(
+            f"a {pipeline.relaters[0].task.name} model relates mentions, and text has none: give it documents with "
+            "mentions (--format), or a ner model before it: grandrounds extract NER_MODEL RE_MODEL note.txt"
         )
+    kinds = [kind for kind, models in (("mentions", pipeline.taggers), ("relations", pipeline.relaters)) if models]
+    found = _counted(pipeline.pipe(_documents(inputs, chosen, pipeline.warnings), batch), kinds)
+    if to in ("json", "dict"):
+        _write_lines(found, to, out_path)
+    elif to == "html":
+        assert out_path is not None
+        title = f"{pipeline.finds.capitalize()} in {', '.join(Path(name).name for name in inputs)}"
+        out_path.write_text(extraction_page(list(found), title, pipeline.finds), encoding="utf-8")
     else:
-        show_warnings(write(to, found, out_path))
-    err.print(f"  {sum(len(getattr(document, finds)) for document in found)} {finds} in {len(found)} documents")
-    out.print(str(out_path), soft_wrap=True)
+        assert out_path is not None
+        pipeline.warnings.update(write(to, found, out_path))
+    show_warnings(pipeline.warnings)
+    if out_path is not None:
+        out.print(str(out_path), soft_wrap=True)
+
+
+def _parted(words: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Models come first; the first word that is none begins the inputs."""
+    from grandrounds.pipeline.load import is_model
+
+    models: list[Path] = []
+    for word in words:
+        if word == STDIN or not is_model(Path(word)):
+            break
+        models.append(Path(word))
+    inputs = list(words[len(models) :])
+    if not models:
+        raise GrandRoundsError(
+            f"'{words[0]}' is not a saved model: it has no grandrounds.json; give the model/ folder of a finished run"
+        )
+    if not inputs:
+        raise GrandRoundsError("nothing to read: name files or folders after the models, or - for standard input")
+    return models, inputs
+
+
+def _documents(inputs: Sequence[str], format: str, warnings: Counter[str]) -> Iterator[Document]:
+    """One at a time."""
+    from grandrounds.data.documents import Document
+    from grandrounds.data.formats import each, nothing_found
+    from grandrounds.data.sentences import split_sentences
+
+    paths = [Path(name) for name in inputs if name != STDIN]
+    if STDIN in inputs:
+        if format != "text":
+            raise ConfigError(f"standard input is read as text, not as '{format}'; give a file")
+        text = sys.stdin.buffer.read().decode("utf-8", errors="replace").removeprefix("\ufeff")
+        yield Document("standard input", text, split_sentences(text))
+    if paths:
+        empty = True
+        for document in each(format, paths, warnings):
+            empty = False
+            yield document
+        if empty:
+            raise nothing_found(format, paths, warnings)
+
+
+def _counted(documents: Iterable[Document], kinds: Sequence[str]) -> Iterator[Document]:
+    """The same, with a bar; at the end, how much was found."""
+    number, found = 0, dict.fromkeys(kinds, 0)
+    with bars() as progress:
+        task = progress.add_task("documents", total=None, word="")
+        for document in documents:
+            number += 1
+            for kind in kinds:
+                found[kind] += len(getattr(document, kind))
+            progress.update(task, completed=number, word=f"{progress.tasks[task].speed or 0:.1f} a second")
+            yield document
+    err.print(f"  {', '.join(f'{n} {kind}' for kind, n in found.items())} in {number} documents")
+
+
+def _write_lines(documents: Iterable[Document], to: str, path: Path | None) -> None:
+    from grandrounds.data.formats.documents_json import render
+
+    lines = (json.dumps(d.to_dict(), ensure_ascii=False) + "\n" if to == "dict" else render([d]) for d in documents)
+    if path is None:
+        sys.stdout.writelines(lines)
+        return
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(lines)

@@ -6,13 +6,20 @@ relation extraction pairs of entities; every prediction points back to character
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from grandrounds.errors import DataError
+
+ASSERTIONS = ("negated", "possible", "family", "historical", "conditional")
+"""Attributes of a mention that is not simply present; the value is the characters START-END that say so."""
+SCORES = ("score", "link_score")
+"""Attributes that are numbers."""
+_RANGE = re.compile(r"\d{1,9}-\d{1,9}")
 
 
 class Span(NamedTuple):
@@ -132,6 +139,61 @@ class Document:
     def entity(self, id: str) -> Entity:
         """The entity of that id; KeyError where there is none."""
         return self._by_id[id]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs: mentions with their text, numeric scores and what triggered an assertion; relations with the
+        text of both ends and their evidence sentences."""
+        return {
+            "id": self.id,
+            "text": self.text,
+            "sentences": [list(sentence) for sentence in self.sentences],
+            "mentions": [self._mention_dict(mention) for mention in self.mentions],
+            "entities": [
+                {"id": e.id, "type": e.type, "mentions": [self.mentions[m].id for m in e.mentions]}
+                for e in self.entities
+            ],
+            "relations": [self._relation_dict(relation) for relation in self.relations],
+            **({"attributes": dict(self.attributes)} if self.attributes else {}),
+        }
+
+    def _mention_dict(self, mention: Mention) -> dict[str, Any]:
+        return {
+            "id": mention.id,
+            "start": mention.start,
+            "end": mention.end,
+            "text": self.surface(mention),
+            "type": mention.type,
+            **({"concept": mention.concept} if mention.concept is not None else {}),
+            **({"fragments": [list(piece) for piece in mention.fragments]} if mention.fragments else {}),
+            **{name: self._value(name, value) for name, value in mention.attributes.items()},
+        }
+
+    def _relation_dict(self, relation: Relation) -> dict[str, Any]:
+        first = (self.entity(end).mentions[0] for end in (relation.head, relation.tail))
+        head, tail = (self.mentions[m] for m in relation.mentions or first)
+        evidence = [self.sentences[i] for i in self.evidence(relation)]
+        return {
+            "type": relation.type,
+            "head": {"entity": relation.head, "mention": head.id, "text": self.surface(head)},
+            "tail": {"entity": relation.tail, "mention": tail.id, "text": self.surface(tail)},
+            "evidence": [{"start": span.start, "end": span.end, "text": self.surface(span)} for span in evidence],
+            **{name: self._value(name, value) for name, value in relation.attributes.items() if name != "evidence"},
+        }
+
+    def _value(self, name: str, value: str) -> Any:
+        if name in SCORES:
+            return float(value)
+        if name in ASSERTIONS and _RANGE.fullmatch(value):
+            span = Span(*map(int, value.split("-")))
+            return {"trigger": self.surface(span), "start": span.start, "end": span.end}
+        return value
+
+    def evidence(self, relation: Relation) -> list[int]:
+        """The sentences that say so, by number: those that a model named, or the one that holds both mentions."""
+        named = {int(word) for word in relation.attributes.get("evidence", "").split() if word.isdecimal()}
+        if not named and relation.mentions:
+            named = {i for m in relation.mentions if (i := self.sentence_of(self.mentions[m])) is not None}
+        return sorted(i for i in named if i < len(self.sentences))
 
     @cached_property
     def _starts(self) -> list[int]:

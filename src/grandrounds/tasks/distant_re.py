@@ -201,6 +201,9 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
         """A pair is the same in both directions."""
         return "\x1f".join(sorted(example.pair)) if unit == "pair" else super().unit_key(row, example, documents, unit)
 
+    def pair_types(self) -> frozenset[tuple[str, str]]:
+        return self.types
+
     # From examples to numbers
 
     def text(self, example: DistantExample) -> str:

@@ -184,6 +184,9 @@ class DocumentRE(ExtractionTask, Localized, Calibrated, KnowsFacts):
     def without_answers(self, document: Document) -> Document:
         return replace(document, relations=())
 
+    def pair_types(self) -> Collection[Pair] | None:
+        return self.asked.types
+
     # From examples to numbers
 
     def text(self, example: DocumentExample) -> str:
@@ -288,25 +291,30 @@ class DocumentRE(ExtractionTask, Localized, Calibrated, KnowsFacts):
 
     def find(
         self,
-        document: Document,
+        documents: Sequence[Document],
         examples: Sequence[DocumentExample],
         features: DocumentFeatures,
         model: nn.Module,
         threshold: float,
-    ) -> Document:
-        """Answers and their evidence come from one reading."""
+        device: torch.device,
+    ) -> list[Document]:
+        """Answers and their evidence come from one reading, of a document at a time."""
 
         def give(model: nn.Module, batch: DocumentRows) -> Tensor:
-            reading = model(batch)
+            reading, (row,) = model(batch), batch.index.tolist()
 
             def carried(pairs: Tensor) -> Tensor:
-                return features.by_sentence(0, localized_attention(reading.looks, pairs))
+                return features.by_sentence(row, localized_attention(reading.looks, pairs))
 
             return torch.cat([self._above(model, reading.logits), in_parts(carried, 256, batch.pairs)], dim=1)
 
-        given = infer(give, model, features, np.arange(len(examples)), torch.device("cpu")).values
-        logits, context = torch.split(given, [len(self.relations), features.sentences], dim=1)
-        return self.annotate(document, examples, self.probabilities(logits).numpy(), threshold, context.numpy())
+        found = list(documents)
+        for row, example in enumerate(examples):
+            given = infer(give, model, features, np.array([row]), device).values
+            logits, context = torch.split(given, [len(self.relations), features.sentences], dim=1)
+            likely = self.probabilities(logits).numpy()
+            found[example.document] = self.annotate(example.source, [example], likely, threshold, context.numpy())
+        return found
 
 
 def evidence(context: NDArray[np.float32]) -> tuple[int, ...]:

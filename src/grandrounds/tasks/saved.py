@@ -26,6 +26,8 @@ from grandrounds.registry import TASKS
 from grandrounds.tasks.batching import predict_outputs, predict_probabilities
 from grandrounds.tasks.task import ExtractionTask, Task, no_example
 
+CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True)
 class Extractor:
@@ -47,24 +49,25 @@ class Extractor:
 
     def extract(self, document: Document, threshold: float = 0.0) -> Document:
         """The document with what the model finds in place of what it came with; scores are in `attributes`."""
-        task = self.extraction
-        bare = task.without_answers(document)
-        examples, _ = task.candidates([bare])
-        if not examples:
-            return bare
-        features = task.features(examples, self.encoder)
-        return task.find(bare, examples, features, self.model, threshold)
+        return self.extract_all([document], threshold)[0][0]
 
-    def left_out(self, documents: Sequence[Document]) -> Mapping[str, int]:
-        """What `extract` passes over in these documents, counted."""
+    def extract_all(
+        self, documents: Sequence[Document], threshold: float = 0.0, device: torch.device = CPU
+    ) -> tuple[list[Document], Mapping[str, int]]:
+        """The same for several, which are read together; and what was passed over, counted."""
         task = self.extraction
-        return task.candidates([task.without_answers(document) for document in documents])[1]
+        bare = [task.without_answers(document) for document in documents]
+        examples, left_out = task.candidates(bare)
+        if not examples:
+            return bare, left_out
+        features = task.features(examples, self.encoder)
+        return task.find(bare, examples, features, self.model.to(device), threshold, device), left_out
 
     def probabilities(self, examples: Sequence[Any]) -> NDArray[np.float32]:
         """[examples, classes]"""
         features = self.task.features(examples, self.encoder)
         rows = np.arange(len(examples))
-        return predict_probabilities(self.extraction, self.model, features, rows, torch.device("cpu"))
+        return predict_probabilities(self.extraction, self.model, features, rows, CPU)
 
     def evaluate(self, documents: Sequence[Document]) -> tuple[dict[str, Any], Mapping[str, int]]:
         """The score on annotated documents, and what was left out."""
@@ -77,7 +80,7 @@ class Extractor:
             raise no_example(
                 self.task, "the corpus holds", {**warnings, "documents without a word piece": len(examples)}
             )
-        outputs = predict_outputs(self.task, self.model, features, rows, torch.device("cpu"))
+        outputs = predict_outputs(self.task, self.model, features, rows, CPU)
         return self.task.score(self.task.counts(outputs, features, rows)), warnings
 
 

@@ -196,6 +196,9 @@ class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
     def without_label(self, example: PairExample) -> PairExample:
         return replace(example, label=NO_LABEL)
 
+    def pair_types(self) -> frozenset[tuple[str, str]]:
+        return self.pairs
+
     # From examples to numbers
 
     def text(self, example: PairExample) -> str:

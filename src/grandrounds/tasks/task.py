@@ -7,7 +7,7 @@ can do besides is in abilities.py.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -258,13 +258,35 @@ class ExtractionTask(Task):
     ) -> Document:
         """The document with what was found in it, each with its score."""
 
+    def pair_types(self) -> Collection[tuple[str, str]] | None:
+        """(head type, tail type) of the mentions that it relates; None: any, or it relates none."""
+        return None
+
     def find(
-        self, document: Document, examples: Sequence[Any], features: Any, model: nn.Module, threshold: float
-    ) -> Document:
-        """The document with what the model finds in its examples; a task that can give evidence adds it."""
-        rows = np.arange(len(examples))
-        probabilities = predict_probabilities(self, model, features, rows, torch.device("cpu"))
-        return self.annotate(document, examples, probabilities, threshold)
+        self,
+        documents: Sequence[Document],
+        examples: Sequence[Any],
+        features: Any,
+        model: nn.Module,
+        threshold: float,
+        device: torch.device,
+    ) -> list[Document]:
+        """The documents with what the model finds in their examples, which are read in batches of about equal length;
+        a task that can give evidence adds it."""
+        probabilities = predict_probabilities(self, model, features, np.arange(len(examples)), device)
+        starts = np.concatenate([[0], features.answers.cumsum()]).astype(np.int64)
+        found = list(documents)
+        for document, rows in rows_by_document(examples).items():
+            chosen = probabilities[places_of(starts, np.array(rows))]
+            found[document] = self.annotate(documents[document], [examples[row] for row in rows], chosen, threshold)
+        return found
+
+
+def rows_by_document(examples: Sequence[Example]) -> dict[int, list[int]]:
+    rows: dict[int, list[int]] = {}
+    for row, example in enumerate(examples):
+        rows.setdefault(example.document, []).append(row)
+    return rows
 
 
 def without_patient(documents: Iterable[Document], unit: str) -> dict[str, int]:

@@ -1,0 +1,93 @@
+"""Saved models as one pipeline: `grandrounds.load("ner/", "re/")`, or the folder of a saved pipeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from grandrounds.errors import GrandRoundsError
+from grandrounds.pipeline.pipeline import WINDOW, Pipeline
+from grandrounds.tasks.saved import CPU, Extractor, save_model
+from grandrounds.tasks.saved import load as load_model
+
+ABOUT = "pipeline.json"
+VERSION = 1
+
+
+class About(BaseModel):
+    """pipeline.json"""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: int = VERSION
+    models: list[str] = Field(min_length=1)
+    """Folders beside it."""
+    threshold: float = Field(0.0, ge=0, le=1)
+    window: int = Field(WINDOW, ge=1)
+
+
+def load(
+    *folders: str | Path,
+    threshold: float | None = None,
+    window: int | None = None,
+    device: torch.device = CPU,
+) -> Pipeline:
+    """Models that runs saved under `model/` or `models/<site>/` as one extractor; or a pipeline that was saved.
+
+    Taggers (ner) read first, then relation models. What scores below `threshold` is left out. A document_re model
+    relates entities that are mentioned within `window` sentences of each other.
+    """
+    if not folders:
+        raise GrandRoundsError("name the folder of a model: grandrounds.load('runs/first/model')")
+    saved = _about(Path(folders[0])) if len(folders) == 1 else None
+    if saved is not None:
+        folders = tuple(Path(folders[0]) / name for name in saved.models)
+    given = {"threshold": threshold, "window": window}
+    settings: dict[str, Any] = {} if saved is None else saved.model_dump(include={"threshold", "window"})
+    settings |= {name: value for name, value in given.items() if value is not None}
+    models = [load_model(folder) for folder in folders]
+    taggers, relaters = (_finding(models, what) for what in ("mentions", "relations"))
+    return Pipeline(taggers, relaters, device=device, **settings)
+
+
+def save(pipeline: Pipeline, folder: str | Path) -> None:
+    """Write a pipeline with its models, for `load`."""
+    folder = Path(folder)
+    if folder.exists() and any(folder.iterdir()):
+        raise GrandRoundsError(f"'{folder}' is not empty; choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    names = []
+    for number, model in enumerate([*pipeline.taggers, *pipeline.relaters], start=1):
+        names.append(f"{number}-{model.task.name}")
+        save_model(folder / names[-1], model.task, model.encoder, model.model)
+    about = About(models=names, threshold=pipeline.threshold, window=pipeline.window)
+    (folder / ABOUT).write_text(json.dumps(about.model_dump(), indent=1) + "\n", encoding="utf-8")
+
+
+def is_model(path: Path) -> bool:
+    """Whether this is the folder of a model or of a pipeline."""
+    return any((path / name).is_file() for name in ("grandrounds.json", ABOUT))
+
+
+def _finding(models: Sequence[Extractor], what: str) -> list[Extractor]:
+    return [model for model in models if model.extraction.finds == what]
+
+
+def _about(folder: Path) -> About | None:
+    path = folder / ABOUT
+    if not path.is_file():
+        return None
+    try:
+        about = About.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise GrandRoundsError(f"'{path}' is damaged; save or copy the pipeline again") from error
+    if about.version > VERSION:
+        raise GrandRoundsError(f"'{folder}' was saved by a newer version of grandrounds; install that one")
+    if any(Path(name).name != name or name in ("", ".", "..") for name in about.models):
+        raise GrandRoundsError(f"'{path}' names a folder outside of the pipeline's own; don't use it")
+    return about

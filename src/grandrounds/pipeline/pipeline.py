@@ -1,0 +1,131 @@
+"""One call from a note to what it says: sentences, mentions, assertions, links, entities, relations.
+
+    nlp = grandrounds.load("ner/", "re/")
+    document = nlp("He was started on metoprolol for hypertension.")
+
+Documents are read together in batches of about equal length; memory does not grow with their number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import torch
+
+from grandrounds.data.documents import Document, Mention
+from grandrounds.data.sentences import split_sentences
+from grandrounds.errors import GrandRoundsError
+from grandrounds.pipeline.windows import extract_in_windows
+from grandrounds.tasks.document_re import DocumentRE
+from grandrounds.tasks.saved import CPU, Extractor
+
+BATCH = 64
+_SURROGATE = re.compile("[\ud800-\udfff]")
+WINDOW = 40
+"""Sentences: document_re asks only about entities that are mentioned this close to each other."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Saved models, each reading what those before it found."""
+
+    taggers: Sequence[Extractor] = ()
+    relaters: Sequence[Extractor] = ()
+    threshold: float = 0.0
+    """What scores lower is left out."""
+    window: int = WINDOW
+    device: torch.device = CPU
+    warnings: Counter[str] = field(default_factory=Counter)
+    """What was passed over so far, counted."""
+
+    def __post_init__(self) -> None:
+        found = {label for tagger in self.taggers for label in tagger.task.labels[1:]}
+        for model in self.relaters:
+            pairs = model.extraction.pair_types()
+            if self.taggers and pairs is not None and not any(found.issuperset(pair) for pair in pairs):
+                wanted = " or ".join(f"{head} and {tail}" for head, tail in sorted(pairs)[:5]) or "nothing"
+                raise GrandRoundsError(
+                    f"these models do not fit together: the {model.task.name} model relates {wanted}, and the tagger "
+                    f"finds {', '.join(sorted(found))}"
+                )
+
+    @property
+    def finds(self) -> str:
+        return "relations" if self.relaters else "mentions"
+
+    def __call__(self, text: str | Document) -> Document:
+        """The document with all that is found in it; of text, or of a document whose mentions are marked."""
+        return next(self.pipe([text]))
+
+    def extract(self, document: str | Document, threshold: float | None = None) -> Document:
+        """The same, but for a threshold of its own."""
+        return (self if threshold is None else replace(self, threshold=threshold))(document)
+
+    def pipe(self, texts: Iterable[str | Document], batch: int = BATCH) -> Iterator[Document]:
+        """The same for many, in their order; `batch` of them are read together."""
+        rest = iter(texts)
+        while chunk := list(islice(rest, batch)):
+            yield from self._read([self._document(text) for text in chunk])
+
+    def evaluate(self, documents: Sequence[Document]) -> tuple[dict[str, object], dict[str, int]]:
+        """The score of one model on annotated documents, and what was left out."""
+        models = [*self.taggers, *self.relaters]
+        if len(models) != 1:
+            raise GrandRoundsError("one model is evaluated at a time: load its folder alone")
+        score, left_out = models[0].evaluate(documents)
+        return score, dict(left_out)
+
+    def _document(self, text: str | Document) -> Document:
+        if isinstance(text, Document):
+            return text
+        if not self.taggers:
+            raise GrandRoundsError(
+                f"a {self.relaters[0].task.name} model relates mentions, and a text has none: give it documents with "
+                "mentions, or a ner model before it: grandrounds extract NER_MODEL RE_MODEL note.txt"
+            )
+        clean = _SURROGATE.sub("\ufffd", text)  # half of a character: no tokenizer reads it
+        return Document("text", clean, split_sentences(clean))
+
+    def _read(self, documents: list[Document]) -> list[Document]:
+        if self.taggers:
+            documents = self._tag(documents)
+        if self.relaters:  # what is asked for is not what a document came with
+            documents = [replace(document, relations=()) for document in documents]
+        for model in self.relaters:
+            before = documents
+            if isinstance(model.task, DocumentRE):
+                found = extract_in_windows(model, documents, self.window, self.threshold, self.device, self.warnings)
+            else:
+                found, left_out = model.extract_all(documents, self.threshold, self.device)
+                self.warnings.update(left_out)
+            documents = [_joined(*both) for both in zip(before, found, strict=True)]
+        return documents
+
+    def _tag(self, documents: Sequence[Document]) -> list[Document]:
+        """Mentions of all taggers, in the order of the text."""
+        found = list[list[Document]]()
+        for tagger in self.taggers:
+            tagged, left_out = tagger.extract_all(documents, self.threshold, self.device)
+            self.warnings.update(left_out)
+            found.append(tagged)
+        return [_merged(versions) for versions in zip(*found, strict=True)]
+
+
+def _merged(versions: Sequence[Document]) -> Document:
+    """One document with the mentions that several taggers found in it."""
+    if len(versions) == 1:
+        return versions[0]
+    mentions: dict[tuple[int, int, str], Mention] = {}
+    for mention in (mention for version in versions for mention in version.mentions):
+        mentions.setdefault((mention.start, mention.end, mention.type), mention)
+    ordered = [replace(mentions[key], id=f"T{i}") for i, key in enumerate(sorted(mentions), start=1)]
+    return replace(versions[0], mentions=tuple(ordered), entities=())
+
+
+def _joined(before: Document, found: Document) -> Document:
+    """What a relation model found, with the relations of those before it."""
+    return replace(found, relations=(*before.relations, *found.relations))
