@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -37,9 +36,7 @@ from grandrounds.data.pairs import (
     related_types,
     stated_types,
 )
-
-ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("GRANDROUNDS_DATA", ROOT.parent / "shared" / "data"))
+from tests.real.corpora import DATA
 
 pytestmark = [
     pytest.mark.real,
