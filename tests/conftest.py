@@ -7,7 +7,7 @@ import re
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
@@ -237,3 +237,37 @@ def tiny_config(corpora: Path, encoder_folder: Callable[[str], Path]) -> TinyCon
         return content
 
     return make
+
+
+@pytest.fixture
+def found(tmp_path: Path, encoder_folder: Callable[[str], Path]) -> Iterator[Callable[..., Any]]:
+    """Founds federations between hosts, whose processes end with the test: found(federation__rounds=3)."""
+    from tests.hosts import Hosts  # needs Flower, and this module
+
+    made: list[Hosts] = []
+
+    def make(**settings: Any) -> Hosts:
+        folder = tmp_path / f"hosts{len(made)}"
+        folder.mkdir()
+        made.append(Hosts(folder, encoder_folder("bert"), **settings).found())
+        return made[-1]
+
+    yield make
+    for hosts in made:
+        hosts.close()
+
+
+@pytest.fixture(scope="session")
+def federation(tmp_path_factory: pytest.TempPathFactory, tiny_config: TinyConfig) -> Callable[[str], Any]:
+    """A run to disturb, by the name of its settings, with what it leaves undisturbed; run once."""
+    from tests.kills import ROUNDS, SETTINGS, Federation  # needs this module
+
+    made: dict[str, Federation] = {}
+
+    def find(name: str) -> Federation:
+        if name not in made:
+            always = {"federation.rounds": ROUNDS, "partition.sites": 4}
+            made[name] = Federation(tmp_path_factory.mktemp(name), tiny_config(**always, **SETTINGS[name]))
+        return made[name]
+
+    return find

@@ -13,6 +13,7 @@ from typing import Any
 import tomli_w
 
 from grandrounds.data.documents import Document, Span
+from grandrounds.deployment.keys import make_authority
 from tests.cli.commands import Outcome, Running, run, start
 from tests.conftest import corpus, write_corpus
 
@@ -192,3 +193,26 @@ def until(condition: Any, seconds: float = 60.0) -> float:
 
 def everything(folder: Path) -> Mapping[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+REFUSALS = {
+    "unregistered key": "does not know this site's key",
+    "wrong authority": "is not this federation's coordinator, or its certificate has expired",
+    "plaintext": "it may speak TLS, and this site's enrolment says plaintext",
+}
+
+
+def stranger(hosts: Hosts, folder: Path, how: str) -> Running:
+    """Somebody with mercy's enrolment, but for what must keep them out."""
+    shutil.copytree(hosts.enrolment("mercy"), folder)
+    match how:
+        case "unregistered key":
+            shutil.rmtree(folder / "private")
+            run("site", "init", folder).good()
+        case "wrong authority":
+            make_authority(folder, "another")
+        case "plaintext":
+            about = folder / "site.toml"
+            about.write_text(about.read_text().replace("insecure = false", "insecure = true"))
+    data = ("--data", hosts.folder / "mercy.jsonl", "--format", "json")
+    return start("site", "join", folder, *data, *(["--insecure"] if how == "plaintext" else []))

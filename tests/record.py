@@ -21,7 +21,7 @@ from typing import Any
 
 import grandrounds
 from tests.conftest import DISTANT_RE, DOCUMENT_RE, corpus, make_encoder_folder, write_corpus
-from tests.deployment.test_flower import run_over_grid
+from tests.deployment.grids import run_over_grid
 from tests.hosts import annotated
 from tests.simulation.crashes import metrics, timeless
 

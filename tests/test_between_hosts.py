@@ -9,35 +9,19 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from grandrounds.deployment.keys import issue_certificate, make_authority
+from grandrounds.deployment.keys import issue_certificate
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.audit import compare, verify
-from tests.cli.commands import Running, run, start
-from tests.hosts import CANARIES, SITES, Hosts, OwnLabels, everything, until
+from tests.cli.commands import run, start
+from tests.hosts import CANARIES, REFUSALS, SITES, Hosts, OwnLabels, everything, stranger, until
 
 Found = Callable[..., Hosts]
-
-
-@pytest.fixture
-def found(tmp_path: Path, encoder_folder: Callable[[str], Path]) -> Iterator[Found]:
-    made: list[Hosts] = []
-
-    def make(**settings: Any) -> Hosts:
-        folder = tmp_path / f"hosts{len(made)}"
-        folder.mkdir()
-        made.append(Hosts(folder, encoder_folder("bert"), **settings).found())
-        return made[-1]
-
-    yield make
-    for hosts in made:
-        hosts.close()
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "feded"])
@@ -160,29 +144,6 @@ def test_killed_coordinator_and_sites_come_back_and_end_with_the_same_bits(found
         log.write_bytes(b"".join(lines_kept[:-2]))
         with pytest.raises(GrandRoundsError, match="cut"):
             verify(log, heads[site])
-
-
-REFUSALS = {
-    "unregistered key": "does not know this site's key",
-    "wrong authority": "is not this federation's coordinator, or its certificate has expired",
-    "plaintext": "it may speak TLS, and this site's enrolment says plaintext",
-}
-
-
-def stranger(hosts: Hosts, folder: Path, how: str) -> Running:
-    """Somebody with mercy's enrolment, but for what must keep them out."""
-    shutil.copytree(hosts.enrolment("mercy"), folder)
-    match how:
-        case "unregistered key":
-            shutil.rmtree(folder / "private")
-            run("site", "init", folder).good()
-        case "wrong authority":
-            make_authority(folder, "another")
-        case "plaintext":
-            about = folder / "site.toml"
-            about.write_text(about.read_text().replace("insecure = false", "insecure = true"))
-    data = ("--data", hosts.folder / "mercy.jsonl", "--format", "json")
-    return start("site", "join", folder, *data, *(["--insecure"] if how == "plaintext" else []))
 
 
 def test_strangers_do_not_get_in_and_the_others_go_on_without(found: Found) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from grandrounds.cli.demo import ALGORITHMS, _less
 from grandrounds.reports.tables import ComparisonRow
-from tests.data.test_synthetic import counting_words
+from tests.data.counting import counting_words
 
 FEWER = ("data.options.notes=6", "model.warm_up=1", "federation.rounds=4", "federation.evaluate_every=4")
 

@@ -24,8 +24,9 @@ from grandrounds.federation.state import TensorState
 from grandrounds.registry import ALGORITHMS, FORMATS, TASKS
 from grandrounds.simulation.prepare import prepare
 from tests.conftest import TinyConfig, corpus
-from tests.deployment.test_flower import models, run_over_grid
+from tests.deployment.grids import run_over_grid
 from tests.hosts import SITES, Hosts
+from tests.simulation.crashes import models
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "scaffold" / "src"
 PLUGIN = "grandrounds_scaffold"

@@ -14,7 +14,6 @@ import grandrounds
 from grandrounds import BagScores, Parameters, Selection, Site, TensorState
 from grandrounds.algorithms.lazy_mil import BEST, LazyMIL, keyed, offset, rounded, two_bytes, winners
 from grandrounds.config.schema import make_config
-from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
 from grandrounds.errors import ConfigError
 from grandrounds.federation.exchange import Ask
@@ -22,6 +21,7 @@ from grandrounds.federation.learner import Learner
 from grandrounds.federation.payloads import Expected, Packed, unpack
 from grandrounds.federation.runner import SiteRunner
 from grandrounds.tasks.task import NONE
+from tests.algorithms.noisy_bags import noisy
 from tests.simulation.crashes import metrics, weights
 
 
@@ -114,33 +114,6 @@ def test_the_largest_of_even_draws_is_each_sentences_with_equal_chance_after_rou
         at_a, below_b = np.diff(c**a, prepend=0), np.concatenate([[0], c[:-1] ** b])
         at_b = np.diff(c**b, prepend=0)
         assert at_a @ below_b + at_a @ at_b / 2 == pytest.approx(a / (a + b), abs=2e-3)
-
-
-VERBS = {"inhibits": "blocks", "none": "resembles"}
-
-
-def noisy(facts: int, sentences: int, seed: int, canary: str = "", at: str = "mercy") -> list[Document]:
-    """Bags of sentences of which a third say what their fact says, at two hospitals, of which one has the canary."""
-    rng = np.random.default_rng(seed)
-    documents = []
-    for fact in range(facts):
-        relation = "inhibits" if fact % 2 else "none"
-        for s in range(sentences):
-            true = relation == "inhibits" and (s == 0 or rng.random() < 0.2)
-            head, tail = f"drug{fact}", f"gene{fact}"
-            where = ("mercy", "charity")[s % 2]
-            reported = f" {canary}" if where == at else ""
-            text = f"{head} {VERBS['inhibits' if true else 'none']} {tail}{reported} ."
-            mentions = (
-                Mention(0, len(head), "Drug", "T1", f"D{fact}"),
-                Mention(text.index(tail), text.index(tail) + len(tail), "Gene", "T2", f"G{fact}"),
-            )
-            entities = (Entity(f"D{fact}", "Drug", (0,)), Entity(f"G{fact}", "Gene", (1,)))
-            relations = (Relation("inhibits", f"D{fact}", f"G{fact}", (0, 1)),) if relation == "inhibits" else ()
-            held = {"hospital": where}
-            id = f"{fact}.{s}{reported}"
-            documents.append(Document(id, text, (Span(0, len(text)),), mentions, entities, relations, held))
-    return documents
 
 
 Config = Callable[..., dict[str, Any]]

@@ -15,7 +15,8 @@ from grandrounds.tasks.document_features import MARKER
 from grandrounds.tasks.saved import save_model
 from tests.cli.commands import run
 from tests.conftest import write_corpus
-from tests.tasks.test_evidence import eased, everything
+from tests.tasks.documents import eased
+from tests.tasks.extractors import everything
 
 DOCUMENT = eased(("aspirin", "pain"), ("heparin", "stroke"), ("insulin", "pain"))
 

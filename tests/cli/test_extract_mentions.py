@@ -13,7 +13,7 @@ from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.saved import save_model
 from tests.cli.commands import run
 from tests.conftest import corpus
-from tests.tasks.test_ner import TEXT, taught
+from tests.tasks.extractors import TEXT, taught
 
 SURFACES = ["aspirin", "pain", "ct  scan", "stroke", "fever", "heparin"]
 

@@ -14,7 +14,7 @@ from grandrounds.data.documents import Document
 from grandrounds.data.formats import read
 from tests.cli.commands import Outcome, run
 from tests.conftest import corpus, sentence, write_corpus
-from tests.data.test_structural_entropy import by_matrix
+from tests.data.entropy_matrix import by_matrix
 
 Finished = tuple[Path, Outcome]
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.partition import Partition, Unit, partition
 from grandrounds.data.structural_entropy import Spread, degrees, entropies, interval_of, intervals, structural_entropy
 from grandrounds.errors import ConfigError, DataError
+from tests.data.entropy_matrix import by_matrix
 
 # "c d . c ." in two sentences: the chemical in both, the disease in the first.
 TOY = Document(
@@ -95,31 +94,6 @@ def test_the_code_gives_longer_documents_a_higher_entropy_and_a_later_site():
     assert dealt.sites == {"site-01": (0, 1), "site-03": (2, 3)}
     assert dealt.left_out == ("site-02",)
     assert deal(*documents, entropy="code", edges=[(low + high) / 2]).sites == {"site-01": (0, 1), "site-02": (2, 3)}
-
-
-def by_matrix(document: Document, pairs: Iterable[tuple[str, str]], reading: str) -> float:
-    """H from the adjacency matrix, an edge at a time; every mention of one entity and inside a sentence."""
-    entities = {entity.id: node for node, entity in enumerate(document.entities)}
-    first, count = len(entities), len(document.mentions)
-    matrix = np.zeros((first + count + len(document.sentences),) * 2)
-    at = [next(i for i, s in enumerate(document.sentences) if s.start <= m.start < s.end) for m in document.mentions]
-    for entity in document.entities:
-        for m in entity.mentions:
-            sentence = first + count + at[m]
-            for a, b in ((entities[entity.id], first + m), (first + m, sentence), (entities[entity.id], sentence)):
-                matrix[a, b] = matrix[b, a] = 1
-    for m in range(count):
-        for other in range(count):
-            matrix[first + m, first + other] = m != other and at[m] == at[other]
-    for sentence in range(first + count, len(matrix) - 1):
-        matrix[sentence, sentence + 1] = matrix[sentence + 1, sentence] = 1
-    for head, tail in pairs:
-        matrix[entities[head], entities[tail]] = 1
-    if reading == "code":
-        p = matrix.sum(axis=1) / len(matrix)
-        return float(-np.sum(p * np.log2(p)))
-    p = np.unique(np.maximum(matrix, matrix.T).sum(axis=1), return_counts=True)[1] / len(matrix)
-    return float(-np.sum(p * np.log(p)))
 
 
 def test_the_matrix_agrees_with_the_degrees():

@@ -14,13 +14,16 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
+from grandrounds.config.schema import make_config
 from grandrounds.deployment.flower.grid import OverGrid, Roster
 from grandrounds.deployment.flower.node import app_of
 from grandrounds.deployment.handler import MessageHandler
 from grandrounds.deployment.protocol import Asked, Request, Response, Said, decode, encode
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.runner import SiteRunner
-from grandrounds.simulation.prepare import Simulation
+from grandrounds.runs.folder import RunFolder
+from grandrounds.runs.loop import RoundLoop, Silent
+from grandrounds.simulation.prepare import Simulation, prepare
 
 TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 Trouble = Callable[[str, Message], list[Message]]
@@ -113,3 +116,23 @@ def reported(handler: MessageHandler, message: Asked) -> Said:
     response = decode(Response, data)
     assert (response.id, response.registration) == ("1", handler.digest)
     return response.message
+
+
+def run_over_grid(
+    content: Mapping[str, Any],
+    out: Path,
+    trouble: Trouble = lambda site, reply: [reply],
+    kind: type[MemoryGrid] = MemoryGrid,
+    **options: Any,
+) -> MemoryGrid:
+    """The run of `grandrounds.run`, with a handler and a Grid between the server and each site."""
+    config = make_config(content)
+    folder = RunFolder(out, config, resume=False)
+    simulation = prepare(config, Path(), out)
+    folder.claim(config)
+    host = simulation.runner(config, out, memory=0)
+    grid = kind(apps(handlers(simulation, host, out / "sites")), trouble)
+    sites = [site_data.registration for _, site_data in sorted(simulation.sites.items())]
+    RoundLoop(config, folder, simulation, sites, over(grid, out, **options), Silent()).go()
+    folder.close()
+    return grid

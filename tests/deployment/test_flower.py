@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,12 @@ from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Packed, PayloadError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.registry import ALGORITHMS
-from grandrounds.runs.folder import RunFolder
-from grandrounds.runs.loop import RoundLoop, Silent
 from grandrounds.simulation.prepare import prepare
 from tests.conftest import TinyConfig, corpus, task_for, write_corpus
-from tests.deployment.grids import MemoryGrid, Trouble, apps, handlers, over, reported
+from tests.deployment.grids import MemoryGrid, apps, handlers, over, reported, run_over_grid
 from tests.federation import toy
 from tests.hosts import CANARIES, planted
-from tests.simulation.crashes import metrics, timeless
+from tests.simulation.crashes import metrics, models, timeless
 
 ALGORITHMS["toy"] = toy.Toy
 NAMES = sorted(ALGORITHMS)
@@ -54,32 +52,6 @@ def registered() -> Iterator[None]:
     ALGORITHMS["toy"] = toy.Toy
     yield
     del ALGORITHMS["toy"]
-
-
-def run_over_grid(
-    content: Mapping[str, Any],
-    out: Path,
-    trouble: Trouble = lambda site, reply: [reply],
-    kind: type[MemoryGrid] = MemoryGrid,
-    **options: Any,
-) -> MemoryGrid:
-    """The run of `grandrounds.run`, with a handler and a Grid between the server and each site."""
-    config = make_config(content)
-    folder = RunFolder(out, config, resume=False)
-    simulation = prepare(config, Path(), out)
-    folder.claim(config)
-    host = simulation.runner(config, out, memory=0)
-    grid = kind(apps(handlers(simulation, host, out / "sites")), trouble)
-    sites = [site_data.registration for _, site_data in sorted(simulation.sites.items())]
-    RoundLoop(config, folder, simulation, sites, over(grid, out, **options), Silent()).go()
-    folder.close()
-    return grid
-
-
-def models(out: Path) -> dict[str, bytes]:
-    found = {str(path.relative_to(out)): path.read_bytes() for path in out.glob("model*/**/model.safetensors")}
-    assert found
-    return found
 
 
 def setting(tiny_config: TinyConfig, name: str, **more: Any) -> dict[str, Any]:

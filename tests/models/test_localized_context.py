@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModel
 
-from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError
 from grandrounds.models import localized_context as module
 from grandrounds.models.encoder import Encoder, showing_attention, states_and_attention
@@ -27,25 +27,9 @@ from grandrounds.models.localized_context import (
 from grandrounds.tasks.document_features import DocumentRows
 from grandrounds.tasks.document_re import DocumentRE, DocumentREOptions
 from tests.conftest import FAMILIES
+from tests.tasks.documents import document
 
 Array = NDArray[np.float64]
-TEXT = "aspirin eased the pain . insulin despite aspirin showed fever again . no pain was seen ."
-
-
-def document(id: str = "d", text: str = TEXT) -> Document:
-    """Two drugs and two problems, of which aspirin and pain are named twice."""
-    mentions, entities = [], {}
-    for name, type in (("aspirin", "drug"), ("pain", "problem"), ("insulin", "drug"), ("fever", "problem")):
-        at = -1
-        while (at := text.find(name, at + 1)) >= 0:
-            entities.setdefault((name, type), []).append(len(mentions))
-            mentions.append(Mention(at, at + len(name), type, f"T{len(mentions)}"))
-    starts = [0, *(i + 2 for i in range(len(text) - 2) if text[i : i + 2] == ". ")]
-    sentences = tuple(Span(a, b) for a, b in zip(starts, [*(s - 1 for s in starts[1:]), len(text)], strict=True))
-    held = tuple(Entity(name, type, tuple(members)) for (name, type), members in entities.items())
-    stated = (Relation("eases", "aspirin", "pain"), Relation("causes", "insulin", "fever"))
-    relations = tuple(one for one in stated if one.tail in text and one.head in text)
-    return Document(id, text, sentences, tuple(mentions), held, relations)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from grandrounds.papers.paper import Cell
 from grandrounds.papers.protocol import Study, places, reproduce
 from grandrounds.reports.runs import Run
 from grandrounds.simulation.prepare import held_out
-from tests.papers.test_feded import InProcess, cells, reported
+from tests.papers.reproduced import InProcess, cells, planned, reported, run_all
 
 OF_NOTES = {
     "data.options.hospitals": 2,
@@ -67,10 +67,8 @@ def small(out: Path, **changes: Any) -> ReproduceOptions:
 @pytest.fixture(scope="module")
 def all_targets(tmp_path_factory: pytest.TempPathFactory) -> All:
     """Both tables and F1 by cycle, run once."""
-    out, runner = tmp_path_factory.mktemp("reproduced"), InProcess()
-    for name in PAPER.targets:
-        reproduce(PAPER, name, small(out), runner)
-    return out, runner
+    out = tmp_path_factory.mktemp("reproduced")
+    return out, run_all(PAPER, lambda name: small(out))
 
 
 def arm(out: Path, corpus: str, name: str) -> Path:
@@ -216,7 +214,7 @@ def test_all_encoders_start_alike_and_end_differently(all_targets: All) -> None:
 
 def test_what_federation_loses_is_told_in_points_and_percent(all_targets: All) -> None:
     out, _ = all_targets
-    found, notes = reported(out, "table1")["rows"], reported(out, "table1")["notes"]
+    found, notes = reported(out, "table1")["rows"], reported(out, "table1")["footnotes"]
     f1 = {row["name"]: row["cells"]["F1"]["measured"] for row in found if "not run" not in row["section"]}
     whole = f1["centralised, centralised"]
     theirs = {
@@ -298,25 +296,15 @@ def test_f1_goes_by_cycle_from_before_the_first(all_targets: All) -> None:
 def test_targets_share_their_arms_and_a_second_call_runs_none(all_targets: All) -> None:
     out, runner = all_targets
     assert runner.ran == [*PRETRAINED, *TUNED, "federated-cycle1-then-centralized-seed1"]
-    again = InProcess()
-    for name in PAPER.targets:
-        reproduce(PAPER, name, small(out, cells=2), again)
-    assert again.ran == []
+    assert run_all(PAPER, lambda name: small(out, cells=2)).ran == []
     assert list(cells(out, "cycles")) == ["0", "2"]
 
 
 def test_more_cycles_go_on_and_leave_earlier_fine_tuning_as_it_is(all_targets: All) -> None:
     out, _ = all_targets
-    asked: list[str] = []
-
-    def stop(arms: Any, base: Path) -> None:
-        asked.extend(arm.folder.name for arm in arms)
-        raise InterruptedError
-
     for rounds, waiting in ((3, PRETRAINED), (1, [name.replace("cycle2", "cycle1") for name in TUNED])):
-        asked.clear()
-        with pytest.raises(InterruptedError):
-            reproduce(PAPER, "table1", small(out, overrides={**SHRUNK, "pretraining.federation.rounds": rounds}), stop)
+        options = small(out, overrides={**SHRUNK, "pretraining.federation.rounds": rounds})
+        asked = [arm.folder.name for arm in planned(PAPER, "table1", options)]
         assert asked == [name for name in waiting if not (out / "arms" / "synthetic" / name).exists()]
 
 

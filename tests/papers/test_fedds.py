@@ -15,7 +15,7 @@ from grandrounds.papers.fedds import METHODS, PAPER, PRINTED_AT, _points, arm, n
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.protocol import Study, places, reproduce
 from grandrounds.reports.runs import Run
-from tests.papers.test_feded import InProcess, cells, reported
+from tests.papers.reproduced import InProcess, cells, planned, reported, run_all
 from tests.results import made_result
 
 SHRUNK = {
@@ -40,10 +40,8 @@ def small(out: Path, **changes: Any) -> ReproduceOptions:
 @pytest.fixture(scope="module")
 def all_targets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, InProcess]:
     """Every table and figure, run once."""
-    out, runner = tmp_path_factory.mktemp("reproduced"), InProcess()
-    for name in PAPER.targets:
-        reproduce(PAPER, name, small(out), runner)
-    return out, runner
+    out = tmp_path_factory.mktemp("reproduced")
+    return out, run_all(PAPER, lambda name: small(out))
 
 
 def result(out: Path, arm: str) -> dict[str, Any]:
@@ -124,7 +122,7 @@ def test_every_target_says_what_stands_in_and_what_the_paper_set(all_targets: tu
     assert {"corpus", "sites, K", "optimizer", "learning rate", "round that counts"} <= set(
         reported(out, "table2")["differs"]
     )
-    assert "The paper's public code chooses its best round on the test set." in reported(out, "table2")["notes"]
+    assert "The paper's public code chooses its best round on the test set." in reported(out, "table2")["footnotes"]
 
 
 @pytest.mark.parametrize(("name", "theirs"), [("table2", [69, 67, 63, 66.33]), ("table4", [89, 80, 70.67, 79.89])])
@@ -202,24 +200,14 @@ def test_areas_by_round_are_told_and_drawn(all_targets: tuple[Path, InProcess]) 
 def test_targets_share_their_arms_and_a_second_call_runs_none(all_targets: tuple[Path, InProcess]) -> None:
     out, runner = all_targets
     assert sorted(runner.ran) == sorted([*ARMS, *BY_ROUND])
-    again = InProcess()
-    for name in PAPER.targets:
-        reproduce(PAPER, name, small(out), again)
-    assert again.ran == []
+    assert run_all(PAPER, lambda name: small(out)).ran == []
 
 
 @pytest.mark.parametrize(("target", "cells", "runs"), [("table2", 2, 10), ("table5", None, 20), ("figure5", None, 30)])
 def test_cells_are_the_first_fractions_or_the_first_of_the_grid(
     target: str, cells: int | None, runs: int, tmp_path: Path
 ) -> None:
-    asked: list[str] = []
-
-    def stop(arms: Any, base: Path) -> None:
-        asked.extend(arm.name for arm in arms)
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        reproduce(PAPER, target, small(tmp_path, cells=cells), stop)
+    asked = [arm.name for arm in planned(PAPER, target, small(tmp_path, cells=cells))]
     assert len(asked) == len(set(asked)) == runs
     assert asked[-1] == {"table2": "lazy_mil-C0.2", "table5": "lazy_mil-C1", "figure5": "lazy_mil-C0.1-B64-E5"}[target]
 

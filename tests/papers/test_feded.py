@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from grandrounds.papers.measures import scores
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.paper import Cell, PaperTable, Row
 from grandrounds.papers.protocol import Study, Target, places, reproduce
-from grandrounds.simulation.run import run_config as run
-from grandrounds.simulation.sweep import Arm
+from tests.papers.reproduced import InProcess, cells, reported, run_all
 
 SHRUNK = {
     "data.options.hospitals": 2,
@@ -33,18 +31,6 @@ SHRUNK = {
 }
 
 
-class InProcess:
-    """Runs arms here, one after another: a process each would mostly import torch."""
-
-    def __init__(self) -> None:
-        self.ran: list[str] = []
-
-    def __call__(self, arms: Sequence[Arm], base: Path) -> None:
-        for arm in arms:
-            self.ran.append(arm.folder.name)
-            run(arm.config, base, arm.folder, resume=True)
-
-
 def small(out: Path, **changes: Any) -> ReproduceOptions:
     settings = {"corpus": "synthetic", "rounds": 2, "target_f1": 0.01, "cells": 1, "overrides": SHRUNK, **changes}
     return ReproduceOptions(out, **settings)
@@ -53,18 +39,8 @@ def small(out: Path, **changes: Any) -> ReproduceOptions:
 @pytest.fixture(scope="module")
 def all_targets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, InProcess]:
     """Every table and figure, run once."""
-    out, runner = tmp_path_factory.mktemp("reproduced"), InProcess()
-    for name in PAPER.targets:
-        reproduce(PAPER, name, small(out), runner)
-    return out, runner
-
-
-def reported(out: Path, name: str) -> dict[str, Any]:
-    return dict(json.loads((out / f"{name}.json").read_text("utf-8")))
-
-
-def cells(out: Path, name: str) -> dict[str, dict[str, Any]]:
-    return {row["name"]: row["cells"] for row in reported(out, name)["rows"]}
+    out = tmp_path_factory.mktemp("reproduced")
+    return out, run_all(PAPER, lambda name: small(out))
 
 
 def one_arm(study: Study) -> PaperTable:
@@ -219,10 +195,7 @@ def test_rounds_to_a_target_are_counted_and_drawn(all_targets: tuple[Path, InPro
 def test_targets_share_their_arms_and_a_second_call_runs_none(all_targets: tuple[Path, InProcess]) -> None:
     out, runner = all_targets
     assert len(runner.ran) == len(set(runner.ran)) == 9 + 2 + 4 + 4
-    again = InProcess()
-    for name in PAPER.targets:
-        reproduce(PAPER, name, small(out), again)
-    assert again.ran == []
+    assert run_all(PAPER, lambda name: small(out)).ran == []
 
 
 def test_arms_of_another_config_are_refused(all_targets: tuple[Path, InProcess]) -> None:

@@ -13,7 +13,7 @@ from grandrounds.papers import PAPERS
 from grandrounds.papers.fedlcc import ENTROPY, IID, METHODS, PAPER, SCIBERT, arm, numbers
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.protocol import Study, places, reproduce
-from tests.papers.test_feded import InProcess, cells, reported
+from tests.papers.reproduced import InProcess, cells, planned, reported, run_all
 
 SHRUNK = {
     "data.options.hospitals": 2,
@@ -37,10 +37,8 @@ def small(out: Path, **changes: Any) -> ReproduceOptions:
 @pytest.fixture(scope="module")
 def all_targets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, InProcess]:
     """Every table and figure, run once."""
-    out, runner = tmp_path_factory.mktemp("reproduced"), InProcess()
-    for name in PAPER.targets:
-        reproduce(PAPER, name, small(out), runner)
-    return out, runner
+    out = tmp_path_factory.mktemp("reproduced")
+    return out, run_all(PAPER, lambda name: small(out))
 
 
 def result(out: Path, arm: str) -> dict[str, Any]:
@@ -111,7 +109,7 @@ def test_table_1_counts_documents_and_pairs_of_what_is_at_hand(cdr: Path, tmp_pa
     assert found == {"documents": [2, 1, 3], "positive pairs": [2, 2, 1], "negative pairs": [1, 0, 2]}
     for absent, documents in (("CHR (not at hand)", 7298), ("GDA (not at hand)", 23353)):
         assert rows(tmp_path, "table1", absent)["documents"]["train"] == {"paper": documents, "measured": None}
-    assert sum("is missing (it is not under --data)" in note for note in reported(tmp_path, "table1")["notes"]) == 2
+    assert sum("is missing (it is not under --data)" in note for note in reported(tmp_path, "table1")["footnotes"]) == 2
 
 
 def test_every_target_says_what_stands_in_and_what_the_paper_set(all_targets: tuple[Path, InProcess]) -> None:
@@ -202,21 +200,11 @@ def test_targets_share_their_arms_and_a_second_call_runs_none(all_targets: tuple
     out, runner = all_targets
     to_target = [f"{method}-B3-E1-to-0.01-seed1" for method in METHODS]
     assert sorted(runner.ran) == sorted(["centralized-seed1", *TRAINED, *to_target, "fedlcc-iid-F0.1-seed1"])
-    again = InProcess()
-    for name in PAPER.targets:
-        reproduce(PAPER, name, small(out), again)
-    assert again.ran == []
+    assert run_all(PAPER, lambda name: small(out)).ran == []
 
 
 def test_the_whole_cohort_of_figure_4_is_the_arm_of_the_tables(tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    def stop(arms: Any, base: Path) -> None:
-        asked.extend(arm.name for arm in arms)
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        reproduce(PAPER, "figure4", small(tmp_path, cells=None), stop)
+    asked = [arm.name for arm in planned(PAPER, "figure4", small(tmp_path, cells=None))]
     assert asked == ["fedlcc-iid-F0.1", "fedlcc-iid-F0.3", "fedlcc-iid-F0.5", "fedlcc-iid"]
 
 

@@ -21,7 +21,7 @@ from grandrounds.papers.fedner_arms import TITLES, languages, splits, taggers
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.platforms import AT_HAND, PLATFORMS, ROLES, THEIRS
 from grandrounds.papers.protocol import Study, places, reproduce
-from tests.papers.test_feded import InProcess, cells, reported
+from tests.papers.reproduced import InProcess, cells, planned, reported, run_all
 
 SITES = {"CADEC": "st-anne", "ADE Corpus": "riverside", "SMM4H": "northgate"}
 TYPES = {"st-anne": ["problem", "test"], "riverside": ["problem", "treatment"], "northgate": ["treatment"]}
@@ -53,14 +53,12 @@ def small(out: Path, **changes: Any) -> ReproduceOptions:
 @pytest.fixture(scope="module")
 def all_targets(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Callable[[str], Path]) -> All:
     """Every table and figure, run once; of sweeps the two ends, of the taggers' splits the full one's."""
-    out, runner, language = tmp_path_factory.mktemp("reproduced"), InProcess(), str(encoder_folder("bert"))
+    out, language = tmp_path_factory.mktemp("reproduced"), str(encoder_folder("bert"))
 
     def options(folder: Path, name: str) -> ReproduceOptions:
         return small(folder, encoder=language, cells=2 if name in ("figure3", "figure5") else 1)
 
-    for name in PAPER.targets:
-        reproduce(PAPER, name, options(out, name), runner)
-    return out, runner, options
+    return out, run_all(PAPER, lambda name: options(out, name)), options
 
 
 def result(out: Path, arm: str) -> dict[str, Any]:
@@ -172,20 +170,7 @@ def test_every_tagger_stands_beside_the_paper_s_at_every_platform(all_targets: A
             assert measured(own[title]["cells"]) == pytest.approx([100 * score[name] for name in SCORES.values()])
             assert ("language" in config(out, arm)["task"]) == (title in with_bert)
     assert "| ELMoNER | 63.86 | not run | 63.03 | not run |" in (out / "table2.md").read_text("utf-8")
-    assert any("allenai.org/allennlp/software/elmo" in note for note in reported(out, "table2")["notes"])
-
-
-def arms_of(target: str, options: ReproduceOptions) -> dict[str, Any]:
-    """The configs of a target's arms, which are not run."""
-    found: dict[str, Any] = {}
-
-    def stop(arms: Any, base: Path) -> None:
-        found.update({arm.name: arm.config for arm in arms})
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        reproduce(PAPER, target, options, stop)
-    return found
+    assert any("allenai.org/allennlp/software/elmo" in note for note in reported(out, "table2")["footnotes"])
 
 
 @pytest.mark.parametrize("target", ["table2", "figure6"])
@@ -193,7 +178,7 @@ def test_elmo_and_bert_are_arms_of_their_own(target: str, tmp_path: Path) -> Non
     (tmp_path / "elmo").mkdir()
     (tmp_path / "elmo" / "options.json").touch()
     options = small(tmp_path / "out", encoder=f"some/bert,{tmp_path / 'elmo'}")
-    found = {name: made.task.get("language") for name, made in arms_of(target, options).items()}
+    found = {arm.name: arm.config.task.get("language") for arm in planned(PAPER, target, options)}
     read = {name: language and Path(language).name for name, language in found.items()}
     for how in ("alone", "fedner"):
         assert read[f"elmoner-{how}"] == "elmo"  # the paper's, whatever comes first
@@ -205,8 +190,8 @@ def test_elmo_and_bert_are_arms_of_their_own(target: str, tmp_path: Path) -> Non
 
 
 def test_without_any_language_model_both_are_not_run(tmp_path: Path) -> None:
-    arms = arms_of("table2", small(tmp_path))
-    assert sorted(arms) == sorted(
+    arms = planned(PAPER, "table2", small(tmp_path))
+    assert sorted(arm.name for arm in arms) == sorted(
         [f"{t}-alone" for t in TITLES if t != "elmoner"] + ["cnn_clstm_crf-fedner", "cnn_clstm_crf-fedner-mixed"]
     )
 
@@ -217,7 +202,7 @@ def test_one_platform_tags_in_bioes_beside_others_in_bio(all_targets: All) -> No
     about = {path.parent.name: json.loads(path.read_text("utf-8"))["schema"]["options"] for path in models}
     schemes = {site: options["scheme"] for site, options in about.items()}
     assert schemes == {"st-anne": "BIOES", "riverside": "BIO", "northgate": "BIO"}
-    assert any("st-anne (synthetic)" in note and "BIOES" in note for note in reported(out, "table2")["notes"])
+    assert any("st-anne (synthetic)" in note and "BIOES" in note for note in reported(out, "table2")["footnotes"])
 
 
 def test_less_training_data_takes_as_many_steps(all_targets: All) -> None:
@@ -257,7 +242,7 @@ def test_what_is_shared_goes_from_nothing_to_everything(all_targets: All) -> Non
         validated[shared] = at(out, name, "riverside", "validation")[0]
         assert measured(found[shared]) == pytest.approx([*at(out, name, "riverside"), validated[shared]])
     best = max(validated, key=lambda shared: validated[shared])
-    assert f"The best split by validation: ELMoNER: {best}." in reported(out, "figure4")["notes"]
+    assert f"The best split by validation: ELMoNER: {best}." in reported(out, "figure4")["footnotes"]
     of_all = result(out, "elmoner-private-nothing")["test"]["per_class"]
     assert set(of_all) == {"problem", "test", "treatment"}
     assert "embeddings + cnn + lstm" in (out / "figure4.svg").read_text("utf-8")
@@ -282,7 +267,7 @@ def test_overlapping_entities_are_masked_and_counted(all_targets: All) -> None:
     assert warnings["mentions masked"] >= 2 * there
     assert config(out, "elmoner-alone-masked1")["data"]["mask_overlap"] == 1
     said = f"Entities in several platforms' training data: {there}; masked: 0 at 0, {there} at 1."
-    assert said in reported(out, "figure5")["notes"]
+    assert said in reported(out, "figure5")["footnotes"]
     for row, end in (("0", ""), ("1", "-masked1")):
         strict = [at(out, f"elmoner-{how}{end}", "st-anne")[0] for how in ("alone", "fedner")]
         assert measured(found[row])[:2] == pytest.approx(strict)
@@ -306,10 +291,7 @@ def test_taggers_alone_and_under_fedner_are_told_and_drawn(all_targets: All) -> 
 def test_targets_share_their_arms_and_a_second_call_runs_none(all_targets: All) -> None:
     out, runner, options = all_targets
     assert sorted(runner.ran) == sorted([*DEFAULTS, *FURTHER])
-    again = InProcess()
-    for name in PAPER.targets:
-        reproduce(PAPER, name, options(out, name), again)
-    assert again.ran == []
+    assert run_all(PAPER, lambda name: options(out, name)).ran == []
 
 
 def test_without_a_language_model_the_full_tagger_is_left_out_openly(tmp_path: Path) -> None:
@@ -323,14 +305,7 @@ def test_without_a_language_model_the_full_tagger_is_left_out_openly(tmp_path: P
 
 @pytest.mark.parametrize(("target", "cells", "runs"), [("figure3", None, 8), ("figure5", 3, 6), ("figure4", 2, 9)])
 def test_cells_are_the_first_of_a_sweep(target: str, cells: int | None, runs: int, tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    def stop(arms: Any, base: Path) -> None:
-        asked.extend(arm.name for arm in arms)
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        reproduce(PAPER, target, small(tmp_path, cells=cells), stop)
+    asked = [arm.name for arm in planned(PAPER, target, small(tmp_path, cells=cells))]
     assert len(asked) == len(set(asked)) == runs
 
 
@@ -340,16 +315,8 @@ def test_sweeps_begin_with_their_ends() -> None:
 
 
 def test_a_share_of_a_share_is_trained_on(tmp_path: Path) -> None:
-    found: dict[str, Any] = {}
-
-    def stop(arms: Any, base: Path) -> None:
-        found.update({arm.name: arm.config for arm in arms})
-        raise InterruptedError
-
     options = small(tmp_path, overrides={**SHRUNK, "data.train_share": 0.5, "training.epochs": 2})
-    with pytest.raises(InterruptedError):
-        reproduce(PAPER, "figure3", options, stop)
-    less = found["cnn_clstm_crf-alone-share0.1"]
+    less = {arm.name: arm.config for arm in planned(PAPER, "figure3", options)}["cnn_clstm_crf-alone-share0.1"]
     assert (less.data.train_share, less.training.epochs) == (0.05, 20)
 
 

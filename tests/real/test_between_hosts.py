@@ -7,7 +7,7 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +18,12 @@ from grandrounds.federation.audit import compare, verify
 from grandrounds.registry import ALGORITHMS
 from tests.cli.commands import start
 from tests.conftest import task_for
-from tests.hosts import SITES, Hosts, until
-from tests.test_between_hosts import REFUSALS, stranger
+from tests.hosts import REFUSALS, SITES, Hosts, stranger, until
 
 pytestmark = pytest.mark.real
 KILLS, TRIES = 20, 25
 assert ALGORITHMS, "nothing is registered, so nothing would be tested"
 BETWEEN = sorted(name for name, kind in ALGORITHMS.items() if not kind.pooled)
-
-
-@pytest.fixture
-def found(tmp_path: Path, encoder_folder: Callable[[str], Path]) -> Iterator[Callable[..., Hosts]]:
-    made: list[Hosts] = []
-
-    def make(**settings: Any) -> Hosts:
-        made.append(Hosts(tmp_path, encoder_folder("bert"), **settings).found())
-        return made[-1]
-
-    yield make
-    for hosts in made:
-        hosts.close()
 
 
 def metrics(hosts: Hosts) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from grandrounds.models.elmo import Elmo, States
-from tests.models.test_elmo import ByHand
-from tests.real.test_formats import DATA
+from tests.models.elmo_files import ByHand
+from tests.real.corpora import DATA
 
 ELMO = DATA / "elmo-tiny"
 FILES = ELMO / "options.json", ELMO / "lm_weights.hdf5"

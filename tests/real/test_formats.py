@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -37,9 +36,7 @@ from grandrounds.data.pairs import (
     related_types,
     stated_types,
 )
-
-ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("GRANDROUNDS_DATA", ROOT.parent / "shared" / "data"))
+from tests.real.corpora import DATA
 
 pytestmark = [
     pytest.mark.real,
@@ -126,7 +123,7 @@ def test_biobert_counts(name: str, rows: int, positive: int):
 
 
 @pytest.mark.parametrize(
-    ("part", "related", "unrelated", "not_included", "notes"),
+    ("part", "related", "unrelated", "not_included", "warnings"),
     [("train", 1038, 4202, 192, 0), ("dev", 1012, 4075, 174, 10), ("test", 1066, 4138, 201, 5)],
 )
 def test_eog_gives_the_pairs_of_cdr(part: str, related: int, unrelated: int, not_included: int, warnings: int):
@@ -177,7 +174,7 @@ CURATED = "chemdisgene/curated/abstracts.txt.gz"
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "documents", "relations", "notes"),
+    ("name", "options", "documents", "relations", "warnings"),
     [
         # Of the lines left out, one and two are about a gene with the number of a species, of which alone there is a
         # mention (10090, 10116).
@@ -300,7 +297,7 @@ def test_mentions_of_conll_are_those_that_seqeval_finds(name: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "sentences", "mentions", "relations", "notes"),
+    ("name", "sentences", "mentions", "relations", "warnings"),
     [
         # Of 4,272 sentences one is in two abstracts, with the same relation in both.
         ("DRUG-AE.rel", 4271, {"AdverseEffect": 5775, "Drug": 5062}, 6820, {ade.AGAIN: 1, ade.TWICE: 1}),

@@ -21,9 +21,8 @@ from grandrounds.papers.protocol import Study, reproduce
 from grandrounds.simulation.prepare import prepare
 from grandrounds.simulation.run import run_config
 from grandrounds.simulation.sweep import Arm
+from tests.real.corpora import DATA, ROOT
 
-ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("GRANDROUNDS_DATA", ROOT.parent / "shared" / "data"))
 ENCODER = Path(os.environ.get("GRANDROUNDS_ENCODER", ROOT.parent / "minilm"))
 SHRUNK = {"partition.sites": 20, "federation.fraction": 0.05, "training.epochs": 1, "training.batch_size": 8}
 OF_DOCUMENTS = {

@@ -9,7 +9,7 @@ import pytest
 from grandrounds.data.formats import read
 from grandrounds.data.partition import Unit, partition
 from grandrounds.data.structural_entropy import entropies
-from tests.real.test_formats import DATA
+from tests.real.corpora import DATA
 
 CDR = DATA / "cdr" / "eog" / "train_filter.data"
 pytestmark = [

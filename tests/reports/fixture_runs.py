@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from grandrounds.metrics.score import AUC, F1, LOSS, Objective
+from grandrounds.runs.results import Result
 from tests.results import made_result
 
 CONFIG = """seed = {seed}
@@ -154,3 +155,10 @@ def write_ranked(folder: Path, *, auc: float = 0.5, **more: Any) -> Path:
 def write_language(folder: Path, *, loss: float, **more: Any) -> Path:
     """A run of masked_lm."""
     return write_run(folder, f1=loss, task="masked_lm", scored=language, objective=LOSS, **more)
+
+
+def result(algorithm: str, seed: int, f1: float, **more: object) -> Result:
+    test = {"f1": f1, "precision": 0.5, "recall": 0.7, "baseline_f1": 0.6, "baseline": "all 'associated'"}
+    content = {"algorithm": algorithm, "seed": seed, "seconds": 60.0 * seed, "test": test}
+    work = {"steps": 1234, "examples": 56_780, "bytes_up": 40_000_000, "bytes_down": 60_000_000}
+    return made_result(**content | work | {"bytes_up_per_site_round": 2_000_000} | more)

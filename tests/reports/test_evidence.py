@@ -14,7 +14,7 @@ from grandrounds.metrics.outcomes import OUTCOMES, Outcomes, Record, digest_of, 
 from grandrounds.metrics.significance import resample
 from grandrounds.reports.evidence import Evidence, remarks, with_evidence
 from grandrounds.reports.tables import ComparisonRow, comparison_rows, differences, rich_table
-from tests.reports.test_tables import result
+from tests.reports.fixture_runs import result
 
 GOOD, FAIR = [(3, 1, 0)] * 30 + [(2, 1, 1)] * 10, [(1, 1, 2)] * 20 + [(2, 1, 1)] * 20
 

@@ -24,16 +24,7 @@ from grandrounds.reports.wording import (
     signed,
 )
 from grandrounds.runs.results import Result
-from tests.reports.fixture_runs import ranked
-from tests.results import made_result
-
-
-def result(algorithm: str, seed: int, f1: float, **more: object) -> Result:
-    test = {"f1": f1, "precision": 0.5, "recall": 0.7, "baseline_f1": 0.6, "baseline": "all 'associated'"}
-    content = {"algorithm": algorithm, "seed": seed, "seconds": 60.0 * seed, "test": test}
-    work = {"steps": 1234, "examples": 56_780, "bytes_up": 40_000_000, "bytes_down": 60_000_000}
-    return made_result(**content | work | {"bytes_up_per_site_round": 2_000_000} | more)
-
+from tests.reports.fixture_runs import ranked, result
 
 RESULTS = [result("feded", 1, 0.7), *(result("fedavg", s, f1) for s, f1 in ((1, 0.8), (2, 0.9), (3, 0.85)))]
 

@@ -64,3 +64,9 @@ def timeless(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: timeless(item) for key, item in value.items() if key not in ignored}
     return [timeless(item) for item in value] if isinstance(value, list) else value
+
+
+def models(out: Path) -> dict[str, bytes]:
+    found = {str(path.relative_to(out)): path.read_bytes() for path in out.glob("model*/**/model.safetensors")}
+    assert found
+    return found

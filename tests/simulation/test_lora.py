@@ -24,7 +24,7 @@ from grandrounds.simulation.prepare import Simulation, prepare
 from grandrounds.tasks.batching import predict_probabilities
 from grandrounds.tasks.saved import save_model
 from tests.conftest import TinyConfig, corpus, task_for
-from tests.deployment.test_flower import run_over_grid
+from tests.deployment.grids import run_over_grid
 from tests.simulation.crashes import cut, metrics, timeless, weights
 
 LORA = {"model.parameter_efficient": "lora", "model.lora_rank": 4, "training.learning_rate": 1e-2}

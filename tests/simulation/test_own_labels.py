@@ -16,9 +16,9 @@ from grandrounds.data.synthetic import synthesize
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.simulation.prepare import Simulation, prepare
 from tests.conftest import TinyConfig, corpus, write_corpus
-from tests.deployment.test_flower import models, run_over_grid
+from tests.deployment.grids import run_over_grid
 from tests.hosts import annotated
-from tests.simulation.crashes import metrics, timeless
+from tests.simulation.crashes import metrics, models, timeless
 
 Content = Callable[..., dict[str, Any]]
 KNOWN = {"charity": ("treatment", "problem"), "mercy": ("test",)}

@@ -8,7 +8,7 @@ import pytest
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks import distant_re
 from grandrounds.tasks.distant_re import DistantRE, DistantREOptions
-from tests.algorithms.test_lazy_mil import noisy
+from tests.algorithms.noisy_bags import noisy
 
 
 @pytest.fixture(scope="module")

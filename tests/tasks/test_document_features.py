@@ -18,6 +18,7 @@ from grandrounds.models import localized_context
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.document_features import CONTEXT, mark_document, shown_well, window_starts
 from grandrounds.tasks.document_re import DocumentRE, DocumentREOptions
+from tests.tasks.documents import long_document
 
 
 @pytest.fixture(scope="module")
@@ -95,26 +96,6 @@ def test_a_mention_too_long_for_any_window_is_read_where_its_opening_stands_best
     assert abs(60 - (chosen[0] + 50)) <= 25
 
 
-def long_document(sentences: int) -> Document:
-    """Every sentence names aspirin and pain; only the last one names insulin."""
-    text, mentions, spans = "", list[tuple[int, int, str]](), list[Span]()
-    for i in range(sentences):
-        start = len(text)
-        for part in ("The ", "aspirin", " eased the ", "insulin" if i == sentences - 1 else "pain", " again . "):
-            if part in ("aspirin", "pain", "insulin"):
-                mentions.append((len(text), len(text) + len(part), part))
-            text += part
-        spans.append(Span(start, len(text) - 1))
-    types = {"aspirin": "drug", "pain": "problem", "insulin": "drug"}
-    held = tuple(Mention(a, b, types[name], f"T{i}") for i, (a, b, name) in enumerate(mentions))
-    entities = tuple(
-        Entity(name, types[name], tuple(i for i, (_, _, other) in enumerate(mentions) if other == name))
-        for name in types
-        if any(other == name for *_, other in mentions)
-    )
-    return Document("long", text, tuple(spans), held, entities, (Relation("eases", "aspirin", "pain"),))
-
-
 def test_a_document_of_one_window_reads_as_it_would_uncut(bert: Encoder) -> None:
     source = long_document(4)
     whole = DocumentRE.of(DocumentREOptions(block=16), [source])
@@ -183,7 +164,7 @@ import resource, sys, torch
 torch.set_num_threads(1)
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.document_re import DocumentRE, DocumentREOptions
-from tests.tasks.test_document_features import long_document, many_entities
+from tests.tasks.documents import long_document, many_entities
 
 source = (long_document if sys.argv[1] == "few" else many_entities)(int(sys.argv[2]))
 task = DocumentRE.of(DocumentREOptions(), [source])
@@ -196,20 +177,6 @@ task.loss(model, batch).backward()
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(len(features.rows[0].marked.ids), len(example.pairs), (after - before) // 1024)
 """
-
-
-def many_entities(sentences: int) -> Document:
-    """Each sentence names a drug and a problem of its own."""
-    text, mentions, spans = "", list[Mention](), list[Span]()
-    for i in range(sentences):
-        start = len(text)
-        for part, type in ((f"drug {i}", "drug"), (" eased ", ""), (f"pain {i}", "problem"), (" again . " * 30, "")):
-            if type:
-                mentions.append(Mention(len(text), len(text) + len(part), type, f"T{len(mentions)}"))
-            text += part
-        spans.append(Span(start, len(text) - 1))
-    entities = tuple(Entity(m.id, m.type, (i,)) for i, m in enumerate(mentions))
-    return Document("many", text, tuple(spans), tuple(mentions), entities, (Relation("eases", "T0", "T1"),))
 
 
 @pytest.mark.parametrize(("kind", "sentences"), [("few", 480), ("many", 75)])

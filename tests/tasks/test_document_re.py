@@ -27,7 +27,7 @@ from grandrounds.tasks.document_re import (
     binary_cross_entropy,
 )
 from tests.conftest import DOCUMENT_RE, TinyConfig
-from tests.models.test_localized_context import document
+from tests.tasks.documents import document
 
 CPU = torch.device("cpu")
 

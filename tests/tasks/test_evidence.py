@@ -12,39 +12,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from grandrounds.data.documents import Document, Entity, Mention, Span
+from grandrounds.data.documents import Document
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.localized_context import PairReading, localized_attention
 from grandrounds.reports.extraction import extraction_page
 from grandrounds.tasks.document_features import MARKER, DocumentRows
-from grandrounds.tasks.document_re import NO_MENTION, NO_PAIR, DocumentRE, DocumentREOptions, evidence
+from grandrounds.tasks.document_re import NO_MENTION, NO_PAIR, evidence
 from grandrounds.tasks.saved import Extractor
+from tests.tasks.documents import eased
+from tests.tasks.extractors import CURES, everything
 
 PIECES = 8  # of a sentence: * aspirin * eased * pain * .
-CURES = DocumentRE(DocumentREOptions(block=8), ["cures"], [("treatment", "problem")])
 
 
 @pytest.fixture(scope="session")
 def marking(encoder_folder: Callable[[str], Path]) -> Encoder:
     return Encoder.find(str(encoder_folder("bert")), (MARKER,))
-
-
-def eased(*pairs: tuple[str, str], id: str = "d") -> Document:
-    """A sentence a pair, "aspirin eased pain ."; a name is an entity."""
-    text, sentences, mentions = "", list[Span](), list[Mention]()
-    for drug, problem in pairs:
-        start = len(text)
-        for before, name, type in (("", drug, "treatment"), (" eased ", problem, "problem")):
-            text += before + name
-            mentions.append(Mention(len(text) - len(name), len(text), type, f"T{len(mentions) + 1}"))
-        text += " . "
-        sentences.append(Span(start, len(text) - 1))
-    named = [text[m.start : m.end] for m in mentions]
-    entities = (
-        Entity(name, mentions[named.index(name)].type, tuple(i for i, other in enumerate(named) if other == name))
-        for name in dict.fromkeys(named)
-    )
-    return Document(id, text, tuple(sentences), tuple(mentions), tuple(entities))
 
 
 class Told(nn.Module):
@@ -122,17 +105,6 @@ def test_pieces_before_the_first_sentence_and_a_document_without_any_are_no_evid
     late = replace(document, sentences=document.sentences[1:])
     assert found(late, model, marking)["aspirin pain"]["evidence"] == "0"  # the only one, as the document numbers it
     assert "evidence" not in found(replace(document, sentences=()), model, marking)["aspirin pain"]
-
-
-def everything(encoder: Encoder, window: int = 512) -> Extractor:
-    """A random network whose threshold lets every pair through."""
-    task = DocumentRE(DocumentREOptions(block=8, window=window), CURES.relations, CURES.asked.types or ())
-    torch.manual_seed(3)
-    model = task.model(encoder).eval()
-    threshold = model.threshold
-    assert isinstance(threshold, Tensor)
-    threshold.fill_(-100)
-    return Extractor(task, encoder, model)
 
 
 MANY = (("aspirin", "pain"), ("heparin", "stroke"), ("insulin", "fever"), ("morphine", "sepsis")) * 3

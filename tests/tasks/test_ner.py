@@ -31,16 +31,12 @@ from grandrounds.tasks.ner_features import LONGEST_WORD, spell, vector_finder
 from grandrounds.tasks.ner_words import ACROSS, OVERLAPPING
 from grandrounds.tasks.saved import Extractor, save_model
 from tests.conftest import TinyConfig, corpus
-from tests.models.test_elmo import write
+from tests.models.elmo_files import write
+from tests.tasks.extractors import SMALL, TEXT, made, small, taught
 
-SMALL: dict[str, Any] = {"word_width": 12, "character_width": 6, "filters": 10, "hidden": 8}
 TYPES = ["problem", "test", "treatment"]
 WORD_TAGGERS = [name for name in TAGGERS if name != "elmoner"]
 CPU = torch.device("cpu")
-
-
-def small(**options: Any) -> NER:
-    return NER.of(NEROptions(**{**SMALL, **options}), corpus())
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +47,6 @@ def words() -> Encoder:
 @pytest.fixture(scope="module")
 def transformer(encoder_folder: Callable[[str], Path]) -> Encoder:
     return Encoder.find(str(encoder_folder("bert")))
-
-
-def made(task: NER, encoder: Encoder, seed: int = 0) -> Extractor:
-    torch.manual_seed(seed)
-    return Extractor(task, encoder, task.model(encoder).eval())
 
 
 # Documents and examples
@@ -468,25 +459,6 @@ def test_corpora_of_every_kind_are_read(format: str, tiny_config: TinyConfig, tm
 @pytest.fixture(scope="module")
 def willing(words: Encoder) -> Extractor:
     return taught(words)
-
-
-def taught(words: Encoder) -> Extractor:
-    """Trained for seconds, so that it finds things."""
-    task = small(dropout=0.0)
-    found = made(task, words)
-    features = task.features(task.examples(corpus(40))[0], words)
-    optimizer = torch.optim.Adam(found.model.parameters(), lr=0.02)
-    found.model.train()
-    for step in range(120):
-        optimizer.zero_grad()
-        task.loss(found.model, features.batch(np.arange(step % 4, 40, 4))).backward()
-        optimizer.step()
-    found.model.eval()
-    assert found.evaluate(corpus(40))[0]["f1"] > 0.9
-    return found
-
-
-TEXT = "The aspirin eased\nthe pain .\r\n\r\n  The ct  scan showed stroke again .\n\tNo fever was seen before heparin ."
 
 
 def test_mentions_point_at_characters_of_raw_text(willing: Extractor) -> None:

@@ -15,7 +15,7 @@ from grandrounds.models.elmo import Elmo
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks import ner_language
 from grandrounds.tasks.ner_language import FrozenElmo, FrozenTransformer, Half, LanguageStates, find_language
-from tests.models.test_elmo import OPTIONS, write
+from tests.models.elmo_files import OPTIONS, write
 
 SENTENCES = [
     ["The", " pain", " eased", "."],
