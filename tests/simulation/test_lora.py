@@ -22,7 +22,7 @@ from grandrounds.errors import ConfigError
 from grandrounds.federation.payloads import Packed
 from grandrounds.simulation.prepare import Simulation, prepare
 from grandrounds.tasks.batching import predict_probabilities
-from grandrounds.tasks.saved import save_model
+from grandrounds.tasks.saved import load, save_model
 from tests.conftest import TinyConfig, corpus, task_for
 from tests.deployment.grids import run_over_grid
 from tests.simulation.crashes import cut, metrics, timeless, weights
@@ -145,7 +145,7 @@ def test_a_saved_model_answers_the_same_without_peft(
     adapted = predict_probabilities(spec.task, model, test.features, test.rows, spec.device)
     save_model(tmp_path / "saved", spec.task, spec.encoder, model)
     monkeypatch.setitem(sys.modules, "peft", None)
-    extractor = grandrounds.load(tmp_path / "saved")
+    extractor = load(tmp_path / "saved")
     assert extractor.encoder.lora is None
     plain = predict_probabilities(spec.task, extractor.model, test.features, test.rows, spec.device)
     np.testing.assert_allclose(plain, adapted, atol=1e-5)

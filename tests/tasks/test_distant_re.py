@@ -223,7 +223,7 @@ def test_what_reads_a_sentence_can_be_exchanged(
     content = tiny_config(task={**DISTANT_RE, "head": head}, algorithm={"name": "lazy_mil"}, **model)
     result = grandrounds.run(content, out=tmp_path / "run")
     assert result.test.auc > result.test.baseline_auc
-    loaded = grandrounds.load(tmp_path / "run" / "model")
+    loaded = grandrounds.load(tmp_path / "run" / "model").relaters[0]
     assert type(loaded.model).__name__ == {"cnn": "CNN", "pcnn": "PCNN", "entity_pair": "EntityPair"}[head]
 
 

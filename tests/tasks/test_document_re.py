@@ -222,7 +222,7 @@ def test_a_run_scores_the_same_after_loading_and_extracts_by_its_threshold(
     for name in ("f1", "precision", "recall", "f1_within", "n"):
         assert score[name] == pytest.approx(getattr(result.test, name), abs=1e-9)
     assert "ign_f1" in result.test.further()
-    assert extractor.model.state_dict()["threshold"].item() != 0
+    assert extractor.relaters[0].model.state_dict()["threshold"].item() != 0
     found = [extractor.extract(one) for one in documents]
     predicted = {(i, r.type, r.head, r.tail) for i, one in enumerate(found) for r in one.relations}
     gold = {(i, r.type, r.head, r.tail) for i, one in enumerate(documents) for r in one.relations}

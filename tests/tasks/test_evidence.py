@@ -172,6 +172,6 @@ def test_where_nothing_is_found_or_marked_the_document_comes_back_and_the_page_s
     alone = replace(document, mentions=document.mentions[:1], entities=document.entities[:1])
     assert extractor.extract(document) == document
     assert extractor.extract(bare) == bare
-    assert extractor.left_out([document, bare, alone]) == {NO_MENTION: 1, NO_PAIR: 1}
+    assert extractor.extract_all([document, bare, alone])[1] == {NO_MENTION: 1, NO_PAIR: 1}
     assert "No relations were found." in extraction_page([document], "Found")
     assert "It has no mentions, so there was nothing to relate." in extraction_page([bare], "Found")

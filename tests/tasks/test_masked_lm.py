@@ -22,7 +22,7 @@ from grandrounds.models.encoder import Encoder, Size
 from grandrounds.tasks.batching import predict_outputs
 from grandrounds.tasks.language_features import LanguageFeatures, pack
 from grandrounds.tasks.masked_lm import MaskedLM, MaskedLMOptions
-from grandrounds.tasks.saved import Extractor, save_model
+from grandrounds.tasks.saved import Extractor, load, save_model
 from tests.conftest import DRUGS, PROBLEMS
 
 CPU = torch.device("cpu")
@@ -295,7 +295,7 @@ def test_a_saved_model_is_one_of_hugging_faces(encoder: Encoder, tmp_path: Path,
     if next_sentence:
         whole = BertForPreTraining.from_pretrained(tmp_path / "model").eval()(**seen)
         assert torch.allclose(model.states(batch)[1], whole.seq_relationship_logits, atol=1e-5)
-    again = grandrounds.load(tmp_path / "model")
+    again = load(tmp_path / "model")
     assert again.evaluate(notes()) == Extractor(task, encoder, model).evaluate(notes())
     assert torch.equal(again.task.read(again.model, batch).logits, task.read(model, batch).logits)
     assert "cls.predictions.decoder.weight" not in model.state_dict()

@@ -135,22 +135,22 @@ class Live:
             self.say(f"round {round.round}  {round.seconds:.1f} s  {word}")
 
 
-class _Bars:
+class Bars:
     """Bars that are drawn on a terminal alone."""
 
     def __init__(self) -> None:
-        self._bars = bars()
+        self.bars = bars()
 
     def __enter__(self) -> Self:
         if err.is_terminal:
-            self._bars.start()
+            self.bars.start()
         return self
 
     def __exit__(self, *problem: object) -> None:
-        self._bars.stop()
+        self.bars.stop()
 
 
-class LiveArms(_Bars):
+class LiveArms(Bars):
     """Several runs at once: a bar each."""
 
     def __init__(self) -> None:
@@ -162,29 +162,29 @@ class LiveArms(_Bars):
         for arm in arms:
             total = arm.config.federation.rounds
             if arm.folder not in self._tasks:
-                self._tasks[arm.folder] = self._bars.add_task(arm.folder.name, total=total, word="")
+                self._tasks[arm.folder] = self.bars.add_task(arm.folder.name, total=total, word="")
             finished = (arm.folder / "result.json").exists() and _planned(arm) >= total
             done = total if finished else min(arm.rounds_done(), total)
-            self._bars.update(self._tasks[arm.folder], completed=done, word="done" if finished else "")
+            self.bars.update(self._tasks[arm.folder], completed=done, word="done" if finished else "")
             if finished and not err.is_terminal and arm.folder not in self._said:
                 self._said.add(arm.folder)
                 err.print(f"  {arm.folder.name}: done", soft_wrap=True)
 
 
-class LiveRuns(_Bars):
+class LiveRuns(Bars):
     """Many short runs: one bar for all; without a terminal, a line for each that is done."""
 
     def __init__(self, what: str, arms: Sequence[Arm]) -> None:
         super().__init__()
         self._left = {arm.folder: arm for arm in arms}
-        self._task = self._bars.add_task(what, total=len(arms), word="")
+        self._task = self.bars.add_task(what, total=len(arms), word="")
 
     def __call__(self, arms: Sequence[Arm]) -> None:
         done = [arm for arm in self._left.values() if (arm.folder / "result.json").exists()]
         for arm in done:
             del self._left[arm.folder]
             name = f"{arm.folder.parent.name}/{arm.folder.name}"
-            self._bars.update(self._task, completed=len(arms) - len(self._left), word=name)
+            self.bars.update(self._task, completed=len(arms) - len(self._left), word=name)
             if not err.is_terminal:
                 err.print(f"  {name}: done, {len(arms) - len(self._left)} of {len(arms)}", soft_wrap=True)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from grandrounds.cli.console import bars, err, out, show_warnings
+from grandrounds.cli.console import Bars, err, out, show_warnings
 from grandrounds.cli.options import FORMAT_HELP, ImportOption
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.registry import FORMATS, load_modules
@@ -70,7 +70,7 @@ def extract(
     A ner model finds mentions in text. The other models relate mentions: those that a ner model before them finds, or
     those that the documents come with. Relations have the sentences that say so as evidence.
 
-    Example: `echo "He was started on metoprolol." | grandrounds extract ner/model re/model - --to dict`
+    Example: `grandrounds extract ner/model re/model note.txt --to html --out found.html`
     """
     from grandrounds.data.formats import write
     from grandrounds.pipeline.load import load
@@ -150,13 +150,13 @@ def _documents(inputs: Sequence[str], format: str, warnings: Counter[str]) -> It
 def _counted(documents: Iterable[Document], kinds: Sequence[str]) -> Iterator[Document]:
     """The same, with a bar; at the end, how much was found."""
     number, found = 0, dict.fromkeys(kinds, 0)
-    with bars() as progress:
-        task = progress.add_task("documents", total=None, word="")
+    with Bars() as live:
+        task = live.bars.add_task("documents", total=None, word="")
         for document in documents:
             number += 1
             for kind in kinds:
                 found[kind] += len(getattr(document, kind))
-            progress.update(task, completed=number, word=f"{progress.tasks[task].speed or 0:.1f} a second")
+            live.bars.update(task, completed=number, word=f"{live.bars.tasks[task].speed or 0:.1f} a second")
             yield document
     err.print(f"  {', '.join(f'{n} {kind}' for kind, n in found.items())} in {number} documents")
 
