@@ -1,14 +1,13 @@
 """A document's sentences as words, and its mentions as stretches of these words.
 
 A word is a run of letters and digits or a single sign, unless the document says that its tokens stand between white
-space, as CoNLL's do. Tags can only say mentions that are whole words of one sentence and do not overlap:
+space, as CoNLL's do. Taggers can only say mentions that are whole words of one sentence:
 
     begins or ends within a word    it is widened to the whole word
-    runs on into another sentence   no tags; as gold it has the words of both, so that nothing found can equal it
-    covers no word of a sentence    no tags; as gold it lies past the sentence's end, out of reach
-    overlaps another                the longer has tags, else the earlier; as gold both stay
+    runs on into another sentence   no tagger says it; as gold it has the words of both: nothing found can equal it
+    covers no word of a sentence    no tagger says it; as gold it lies past the sentence's end, out of reach
 
-So whatever tags can't say is still there to be missed.
+So whatever can't be said is still there to be missed; ner_coding.py has what tags or spans can't say besides.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ from grandrounds.metrics.spans import Span as WordSpan
 WORD = re.compile(r"\w+|[^\w\s]")
 BETWEEN_SPACES = re.compile(r"\S+")
 WIDENED = "mentions that begin or end within a word, widened to whole words"
-ACROSS = "mentions across a sentence's end, which no tags can say: they count as missed"
+ACROSS = "mentions across a sentence's end, which no tagger can say: they count as missed"
 OUTSIDE = "mentions that are no words of a sentence: they count as missed"
-OVERLAPPING = "mentions that overlap a longer or an earlier one, which alone has tags: one of them will be missed"
 TWICE = "mentions given twice, or the same once widened, counted once"
 IN_PIECES = "mentions in several pieces, taken from the first to the last"
 
@@ -63,15 +61,6 @@ def word_sentences(document: Document, mentions: Iterable[Mention], warnings: Co
     ]
 
 
-def tagged(gold: Iterable[WordSpan], words: int) -> list[WordSpan]:
-    """Those that tags can say together: of overlapping ones the longer, then the earlier."""
-    kept: list[WordSpan] = []
-    for span in sorted(gold, key=lambda span: (span[0] - span[1], span)):
-        if span[1] <= words and all(span[1] <= other[0] or other[1] <= span[0] for other in kept):
-            kept.append(span)
-    return sorted(kept)
-
-
 def _places(
     words: Sequence[Span],
     counts: Sequence[int],
@@ -100,7 +89,4 @@ def _places(
         warnings[WIDENED] += starts[first] < mention.start or mention.end < ends[past - 1]
         warnings[TWICE] += span in gold[sentence]
         gold[sentence].add(span)
-    for number, spans in enumerate(gold):
-        within = [span for span in spans if span[1] <= counts[number]]
-        warnings[OVERLAPPING] += len(within) - len(tagged(within, counts[number]))
     return gold
