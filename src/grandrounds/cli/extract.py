@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from grandrounds.cli.console import bars, err, out, show_warnings
-from grandrounds.cli.options import FORMAT_HELP, ImportOption, ModelPath
+from grandrounds.cli.options import FORMAT_HELP, ImportOption, ModelPath, ReaderOptions, reader_options
 from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.registry import FORMATS, load_modules
@@ -39,6 +39,7 @@ def extract(
             max=1,
         ),
     ] = 0.0,
+    option: ReaderOptions = None,
     imports: ImportOption = None,
 ) -> None:
     """Find mentions in text, or relations in documents with mentions; each has a score and points to characters.
@@ -46,9 +47,12 @@ def extract(
     A ner model finds mentions, the others relations between mentions that are there. Those of a document_re model join
     entities and have as evidence the numbers of the sentences that weighed most.
 
+    Raw text is split into sentences and words as the model's training data were. Where these had a sentence a line and
+    the lines of the text are wrapped, add --option breaks=paragraph.
+
     Example: `grandrounds extract runs/demo/fedavg/model notes/ --format brat --to html --out found.html`
     """
-    from grandrounds.data.formats import read, write
+    from grandrounds.data.formats import write
     from grandrounds.data.formats.documents_json import render
     from grandrounds.reports.extraction import extraction_page
     from grandrounds.tasks.saved import load
@@ -59,9 +63,10 @@ def extract(
         raise ConfigError(unknown("output format", to, written))
     if out_path is None and to != "json":
         raise ConfigError(f"--to {to} writes to a file or folder; name it with --out")
-    corpus = read(source, format or ("text" if all(path.suffix == ".txt" for path in source) else "json"))
-    show_warnings(corpus.warnings)
+    chosen = format or ("text" if all(path.suffix == ".txt" for path in source) else "json")
     extractor, found = load(model), list[Document]()
+    corpus = extractor.read(source, chosen, reader_options(option))
+    show_warnings(corpus.warnings)
     finds = extractor.extraction.finds
     show_warnings(extractor.left_out(corpus.documents))
     with bars() as progress:

@@ -52,6 +52,7 @@ from grandrounds.setup.server import (
 )
 from grandrounds.simulation.attackers import ATTACKS
 from grandrounds.tasks.abilities import KnowsFacts
+from grandrounds.tasks.saved import Trained
 from grandrounds.tasks.task import Features, Task, no_example, without_patient
 
 
@@ -109,6 +110,7 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
         theirs = corpora_encoded.of(about.encoder or config.model.encoder, training)
         if config.own_labels:
             theirs = corpora_encoded.own(name, theirs, {"train": members, **rows.at(name)}, corpora)
+            theirs = replace(theirs, spec=replace(theirs.spec, trained=_trained(config, about)))
             shapes = _same_shapes(name, manifest_of(theirs.spec.initial_model(), algorithm), manifest)
             counts, labels = _counts(members, examples, corpora.documents), theirs.spec.task.labels
             sites[name] = SiteData(
@@ -226,7 +228,7 @@ class _EncodedCorpora:
         model = config.model if own else config.model.of_a_site()
         encoder = find_encoder(name, model, self._base, task, texts, self._folder, self._counted)
         features = task.features(self._examples, encoder)
-        spec = config.spec(task, encoder, find_device(config.device))
+        spec = replace(config.spec(task, encoder, find_device(config.device)), trained=_trained(config))
         splits = server_splits(task, self._examples, features, rows.served, self._public)
         if own:
             spec = warmed_up(config, spec, splits, self._folder)
@@ -443,6 +445,15 @@ def _deal(config: Config, by_part: Mapping[str, Sequence[Unit]]) -> Partition:
         entropy=chosen.entropy,
         edges=chosen.edges,
     )
+
+
+def _trained(config: Config, site: SiteSection | None = None) -> Trained | None:
+    """How train is read, or a site's own; several corpora may each be read in their own way."""
+    if config.own_corpora and site is None:
+        return None
+    format = config.data.format if site is None else site.format or config.data.format
+    options = config.data.options if site is None or site.options is None else site.options
+    return None if format in GENERATED else Trained(format, options)
 
 
 def _pooled(sites: Mapping[str, Sequence[int]], pooled: bool) -> Mapping[str, Sequence[int]]:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from grandrounds.data.documents import Document, Mention, Span, owned
 from grandrounds.data.formats import brat
 from grandrounds.data.pairs import NOT_INCLUDE, PAIRS
+from grandrounds.data.words import PLAIN, TextRules
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.spans import Span as WordSpan
 from grandrounds.metrics.spans import span_counts, span_score
@@ -42,12 +43,12 @@ from grandrounds.models.taggers import (
 )
 from grandrounds.models.word_layers import embedding
 from grandrounds.models.words import draw_by_word, fill_vectors
-from grandrounds.tasks.abilities import OwnLabels, PrivateParts
+from grandrounds.tasks.abilities import OwnLabels, PrivateParts, SplitsText
 from grandrounds.tasks.ner_coding import Overlaps, SpanCoding, TagCoding
 from grandrounds.tasks.ner_features import LETTERS, Answers, NERRows, PieceFeatures, WordFeatures
 from grandrounds.tasks.ner_language import Language, LanguageStates, find_language
 from grandrounds.tasks.ner_pieces import pieces_of
-from grandrounds.tasks.ner_words import sentences_of, word_sentences
+from grandrounds.tasks.ner_words import word_sentences
 from grandrounds.tasks.task import NONE, Counts, Example, ExtractionTask, Reading
 
 OTHER_TYPES = "mentions of types that task.labels leaves out"
@@ -135,15 +136,19 @@ class TaggerReading(Reading):
     decoder: Decoder
 
 
-class NER(ExtractionTask, OwnLabels, PrivateParts):
+class NER(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
     name: ClassVar[str] = "ner"
     unit: ClassVar[str] = "sentence"
     finds: ClassVar[str] = "mentions"
     Options: ClassVar[type[NEROptions]] = NEROptions
     options: NEROptions
 
-    def __init__(self, options: NEROptions, types: Sequence[str], folder: Path = Path()) -> None:
-        self.options, self.types, self._folder = options, tuple(types), folder
+    def __init__(
+        self, options: NEROptions, types: Sequence[str], folder: Path = Path(), learnt: TextRules = PLAIN
+    ) -> None:
+        """`learnt` is how the training data were split into sentences and words."""
+        self.options, self.types, self._folder, self._learnt = options, tuple(types), folder, learnt
+        self._rules = PLAIN
         self.coding = (
             SpanCoding(self.types, options.span_words, options.overlaps)
             if options.tagger == SPANS
@@ -164,16 +169,16 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
 
     @classmethod
     def of(cls, options: NEROptions, documents: Iterable[Document]) -> Self:
-        types = options.labels
+        held, types = list(documents), options.labels
         if types is None:
-            types = sorted({mention.type for document in documents for mention in document.mentions})
+            types = sorted({mention.type for document in held for mention in document.mentions})
         if not types:
             raise DataError(f"the corpora hold no mention; {cls.name} needs mentions to learn from")
         if NONE in types or "" in types:
             raise ConfigError(f"'{NONE}' and '' can't be entity types; rename them")
         if len(set(types)) < len(types):
             raise ConfigError("task.labels names an entity type twice; name each once")
-        return cls(options, types)
+        return cls(options, types, learnt=TextRules.learn(held))
 
     @property
     def labels(self) -> Sequence[str]:
@@ -184,14 +189,20 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
         options = self.options.model_dump()
         if self.options.language is not None:
             options["language"] = BESIDE
-        return {"options": options, "types": self.types}
+        return {"options": options, "types": self.types, "rules": self._learnt.as_json()}
 
     @classmethod
     def restore(cls, schema: Mapping[str, Any]) -> Self:
-        return cls(cls.Options(**schema["options"]), schema["types"])
+        learnt = TextRules.from_json(schema["rules"])
+        return cls(cls.Options(**schema["options"]), schema["types"], learnt=learnt)
 
     def at(self, folder: Path) -> Self:
-        return type(self)(self.options, self.types, folder)
+        return type(self)(self.options, self.types, folder, self._learnt)
+
+    def as_trained(self) -> Self:
+        made = self.at(self._folder)
+        made._rules = self._learnt
+        return made
 
     def save(self, folder: Path) -> None:
         if self.language is not None:
@@ -212,7 +223,7 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
         examples: list[SentenceExample] = []
         warnings: Counter[str] = Counter()
         for index, document in enumerate(documents):
-            for sentence in word_sentences(document, self._named(document, warnings), warnings):
+            for sentence in word_sentences(document, self._named(document, warnings), warnings, self._rules):
                 start, end = sentence.span
                 counted = Counter(type for *_, type in sentence.gold)
                 examples.append(
@@ -382,8 +393,8 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
                 if score >= threshold:
                     start, end = example.start + example.words[first].start, example.start + example.words[past - 1].end
                     mentions.append(Mention(start, end, type, f"T{next(number)}", attributes={"score": f"{score:.4f}"}))
-        found = replace(document, sentences=sentences_of(document), mentions=tuple(mentions), entities=(), relations=())
-        return owned(found)
+        sentences = self._rules.sentences(document)
+        return owned(replace(document, sentences=sentences, mentions=tuple(mentions), entities=(), relations=()))
 
 
 def _vectors(encoder: Encoder, width: int) -> Tensor | None:

@@ -1,7 +1,6 @@
 """A document's sentences as words, and its mentions as stretches of these words.
 
-A word is a run of letters and digits or a single sign, unless the document says that its tokens stand between white
-space, as CoNLL's do. Taggers can only say mentions that are whole words of one sentence:
+What a word is, data/words.py says. Taggers can only say mentions that are whole words of one sentence:
 
     begins or ends within a word    it is widened to the whole word
     runs on into another sentence   no tagger says it; as gold it has the words of both: nothing found can equal it
@@ -12,7 +11,6 @@ So whatever can't be said is still there to be missed; ner_coding.py has what ta
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,11 +18,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from grandrounds.data.documents import Document, Mention, Span
-from grandrounds.data.sentences import split_sentences
+from grandrounds.data.words import PLAIN, TextRules
 from grandrounds.metrics.spans import Span as WordSpan
 
-WORD = re.compile(r"\w+|[^\w\s]")
-BETWEEN_SPACES = re.compile(r"\S+")
 WIDENED = "mentions that begin or end within a word, widened to whole words"
 ACROSS = "mentions across a sentence's end, which no tagger can say: they count as missed"
 OUTSIDE = "mentions that are no words of a sentence: they count as missed"
@@ -43,15 +39,11 @@ class WordSentence:
     gold: tuple[WordSpan, ...]
 
 
-def sentences_of(document: Document) -> tuple[Span, ...]:
-    """Its own, or those that the rules find: by the text alone, so that they are the same without mentions."""
-    return document.sentences or split_sentences(document.text)
-
-
-def word_sentences(document: Document, mentions: Iterable[Mention], warnings: Counter[str]) -> list[WordSentence]:
+def word_sentences(
+    document: Document, mentions: Iterable[Mention], warnings: Counter[str], rules: TextRules = PLAIN
+) -> list[WordSentence]:
     """All sentences with a word in them; what becomes of the mentions is counted."""
-    pattern = BETWEEN_SPACES if document.attributes.get("tokens") == "between white space" else WORD
-    spans = sentences_of(document)
+    pattern, spans = rules.pattern(document), rules.sentences(document)
     words = [[Span(*found.span()) for found in pattern.finditer(document.text, *span)] for span in spans]
     gold = _places([word for inside in words for word in inside], list(map(len, words)), document, mentions, warnings)
     return [
