@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from grandrounds.models.taggers import (
     BertTagger,
     Inputs,
     Shape,
+    SpanTagger,
     Tagger,
     WordTagger,
 )
@@ -54,6 +56,12 @@ def piece_batch(lengths: list[int] = LENGTHS) -> SimpleNamespace:
         first[row, :n] = row * max(pieces) + torch.tensor([1 + word + word // 2 for word in range(n)])
     mask = torch.arange(max(pieces)) < torch.tensor(pieces)[:, None]
     return SimpleNamespace(input_ids=ids * mask, attention_mask=mask.long(), first=first, lengths=torch.tensor(lengths))
+
+
+def best_tags(tagger: Tagger, batch: SimpleNamespace) -> Tensor:
+    decoder: Any = tagger.decoder
+    best: Tensor = decoder.decode(tagger(batch), batch.lengths)
+    return best
 
 
 def row_of(batch: SimpleNamespace, row: int) -> SimpleNamespace:
@@ -98,12 +106,12 @@ def batch_for(tagger: Tagger, lengths: list[int] = LENGTHS) -> SimpleNamespace:
 def test_a_sentence_has_the_same_scores_tags_and_loss_alone_and_in_a_batch(tagger: Tagger) -> None:
     batch, tags = batch_for(tagger), gold()
     with torch.no_grad():
-        together, best = tagger(batch), tagger.decode(batch)
+        together, best = tagger(batch), best_tags(tagger, batch)
         losses = []
         for row, length in enumerate(LENGTHS):
             alone = row_of(batch, row)
             np.testing.assert_allclose(tagger(alone)[0].numpy(), together[row, :length].numpy(), atol=2e-6)
-            assert tagger.decode(alone)[0].tolist() == best[row, :length].tolist()
+            assert best_tags(tagger, alone)[0].tolist() == best[row, :length].tolist()
             losses.append(tagger.loss(alone, tags[row : row + 1, :length]).item())
         weights = LENGTHS if isinstance(tagger, BertTagger) and tagger.top == "output" else None
         assert tagger.loss(batch, tags).item() == pytest.approx(np.average(losses, weights=weights), rel=1e-5)
@@ -150,7 +158,7 @@ def test_a_tagger_learns_a_few_sentences_by_heart(tagger: Tagger) -> None:
         optimizer.zero_grad()
         tagger.loss(batch, tags).backward()
         optimizer.step()
-    assert torch.equal(tagger.eval().decode(batch), tags.clamp(min=0))
+    assert torch.equal(best_tags(tagger.eval(), batch), tags.clamp(min=0))
 
 
 PARTS = {
@@ -196,6 +204,15 @@ def test_a_transformer_keeps_its_top_private(encoder: Encoder) -> None:
         private = private_parameters(model, NER.private_parts(NEROptions(tagger="bert", crf=crf), "any")["default"])
         assert {name.split(".")[0] for name in private} == {top}
         assert {name.split(".")[0] for name, _ in model.named_parameters()} == {"encoder", top}
+
+
+def test_spans_keep_their_head_private(encoder: Encoder) -> None:
+    model, other = SpanTagger(encoder, classes=3, longest=4), SpanTagger(encoder, classes=8, longest=4)
+    private = private_parameters(model, NER.private_parts(NEROptions(tagger="spans"), "any")["default"])
+    assert {name.split(".")[0] for name in private} == {"spans"}
+    assert {name.split(".")[0] for name, _ in model.named_parameters()} == {"encoder", "spans"}
+    shapes, others = ({n: p.shape for n, p in m.named_parameters() if n not in private} for m in (model, other))
+    assert shapes == others  # sites with types of their own can share all the rest
 
 
 def test_private_modules_may_lie_deeper_and_unknown_ones_are_named() -> None:

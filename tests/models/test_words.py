@@ -98,11 +98,36 @@ def test_vectors_stand_at_their_words_and_others_are_drawn(tmp_path: Path) -> No
     assert len(whole.tokenizer) == 7
 
 
+def test_a_name_with_underscores_is_one_word_where_the_vectors_have_it(tmp_path: Path) -> None:
+    (tmp_path / "v").write_text("the 1 2\nkarl_lagerfeld 3 4\nkarl 5 6\n_ 7 8\nlady_gaga 9 9\n")
+    text = "Karl_Lagerfeld met the karl_lagerfelds, Karl_Marx and (karl_lagerfeld)."
+    expected = ["karl_lagerfeld", "met", "the", "karl", "_", "lagerfelds", ",", "karl", "_", "marx", "and", "(",
+                "karl_lagerfeld", ")", "."]  # fmt: skip
+
+    def split(encoder: Encoder) -> list[str]:
+        (ids,) = encoder.pieces([text])
+        words: list[str] = encoder.tokenizer.convert_ids_to_tokens(ids)
+        return [known if known != "[UNK]" else word for known, word in zip(words, expected, strict=True)]
+
+    public = Encoder.find("words", (), [text], tmp_path / "v")
+    assert split(public) == expected
+    assert "lady_gaga" not in public.tokenizer.get_vocab()  # it does not occur
+    both = Encoder.find("words", (), [text], tmp_path / "v", 100)
+    assert split(both) == expected
+    assert {"lady_gaga", "karl"} <= set(both.tokenizer.get_vocab())
+    both.save(tmp_path / "saved")
+    assert split(Encoder.saved(tmp_path / "saved")) == expected
+    weight = both.build().embeddings.weight.detach()  # type: ignore[union-attr,operator]
+    assert weight[both.tokenizer.get_vocab()["karl_lagerfeld"]].tolist() == [3, 4]
+    (tmp_path / "other").write_text("the 1 2\n")
+    assert "karl_lagerfeld" not in Encoder.find("words", (), [text], tmp_path / "other").tokenizer.get_vocab()
+
+
 def test_a_run_takes_the_vectors_words_or_the_publics(tiny_config: TinyConfig, tmp_path: Path) -> None:
     glove(tmp_path / "v")
     model = {"encoder": "words", "vectors": str(tmp_path / "v")}
     words = {}
-    for vocabulary in (None, "public"):
+    for vocabulary in (None, "both", "vectors", "public"):
         content = tiny_config(task=DISTANT_RE, model={**model, **({"vocabulary": vocabulary} if vocabulary else {})})
         made = prepare(make_config(content), tmp_path, tmp_path / str(vocabulary))
         words[vocabulary] = set(made.spec.encoder.tokenizer.get_vocab())
@@ -110,7 +135,8 @@ def test_a_run_takes_the_vectors_words_or_the_publics(tiny_config: TinyConfig, t
         row = made.spec.encoder.tokenizer.get_vocab()["the"]
         assert weight[row].tolist() == VECTORS["the"]  # type: ignore[index]
     assert words["public"] & {"naïve", "showed"} == {"showed"}
-    assert words[None] & {"eased", "showed"} == {"eased"}
+    assert words["vectors"] & {"naïve", "showed"} == {"naïve"}
+    assert words[None] == words["both"] == words["vectors"] | words["public"]
 
 
 def test_words_of_the_sites_are_those_that_enough_of_a_site_s_documents_have(
@@ -149,7 +175,10 @@ def test_the_count_of_whole_words_is_by_documents() -> None:
     assert any(string.startswith("##") for string in count_strings(texts, 2))
 
 
-@pytest.mark.parametrize("model", [{"encoder": "tiny", "vectors": "v"}, {"encoder": "words", "vocabulary": "vectors"}])
+@pytest.mark.parametrize(
+    "model",
+    [{"encoder": "tiny", "vectors": "v"}, *({"encoder": "words", "vocabulary": v} for v in ("vectors", "both"))],
+)
 def test_settings_that_would_say_nothing_are_refused(
     model: dict[str, str], tiny_config: TinyConfig, tmp_path: Path
 ) -> None:

@@ -26,9 +26,10 @@ from grandrounds.models.encoder import Encoder
 from grandrounds.models.taggers import TAGGERS
 from grandrounds.simulation.prepare import prepare
 from grandrounds.tasks.batching import predict_outputs
-from grandrounds.tasks.ner import MERGED, NER, OTHER_TYPES, NEROptions
+from grandrounds.tasks.ner import NER, OTHER_TYPES, NEROptions
+from grandrounds.tasks.ner_coding import MERGED, OVERLAPPING
 from grandrounds.tasks.ner_features import LONGEST_WORD, spell, vector_finder
-from grandrounds.tasks.ner_words import ACROSS, OVERLAPPING
+from grandrounds.tasks.ner_words import ACROSS
 from grandrounds.tasks.saved import Extractor, save_model
 from tests.conftest import TinyConfig, corpus
 from tests.models.elmo_files import write
@@ -120,6 +121,7 @@ def test_label_counts_are_of_mentions_and_of_sentences_without(words: Encoder) -
         ({"tagger": "elmoner"}, "name it in task.language"),
         ({"tagger": "lstm_crf", "language": "x"}, "'lstm_crf' does not read one"),
         ({"tagger": "cnn_crf", "crf": False}, "'cnn_crf' ends in a CRF"),
+        ({"tagger": "spans", "crf": False}, "'spans' has none"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], message: str) -> None:
@@ -144,7 +146,8 @@ def test_unknown_options_are_named(key: str, message: str, tiny_config: TinyConf
 @pytest.mark.parametrize(
     ("options", "reads", "message"),
     [
-        ({"tagger": "bert"}, "words", "'bert' is a transformer"),
+        ({"tagger": "bert"}, "words", "'bert' reads a transformer"),
+        ({"tagger": "spans"}, "words", "'spans' reads a transformer"),
         ({"crf": False}, "words", "ends in a CRF"),
         ({"tagger": "cnn_crf"}, "pieces", "'cnn_crf' reads words"),
         ({"language": "x"}, "pieces", "set model.encoder = 'words'"),
@@ -164,7 +167,7 @@ def test_the_default_tagger_follows_from_encoder_and_language(words: Encoder, tr
     assert small().tagger(words) == "cnn_clstm_crf"
     assert small(language="x").tagger(words) == "elmoner"
     assert small().tagger(transformer) == "bert"
-    assert set(get_args(get_args(NEROptions.model_fields["tagger"].annotation)[0])) == {*TAGGERS, "bert"}
+    assert set(get_args(get_args(NEROptions.model_fields["tagger"].annotation)[0])) == {*TAGGERS, "bert", "spans"}
 
 
 def test_a_corpus_without_mentions_and_impossible_types_are_refused() -> None:
@@ -208,8 +211,8 @@ def test_a_batch_holds_words_letters_and_tags_with_zeros_past_the_end(words: Enc
     vocabulary = words.tokenizer.get_vocab()
     assert batch.lengths.tolist() == [7, 6]
     assert batch.words[1].tolist() == [*(vocabulary[w] for w in ("the", "aspirin", "eased", "the", "pain", ".")), 0]
-    assert [task.tags[i] for i in batch.tags[1]] == ["O", "B-treatment", "O", "O", "B-problem", "O", "O"]
-    assert [task.tags[i] for i in batch.tags[0]] == ["O", "B-test", "I-test", "O", "B-problem", "O", "O"]
+    assert [task.tags[i] for i in batch.targets[1]] == ["O", "B-treatment", "O", "O", "B-problem", "O", "O"]
+    assert [task.tags[i] for i in batch.targets[0]] == ["O", "B-test", "I-test", "O", "B-problem", "O", "O"]
     letters = ["".join(chr(c - 1) for c in word if c) for word in batch.characters[1].tolist()]
     assert letters == ["The", "aspirin", "eased", "the", "pain", ".", ""]
     assert batch.language is None
@@ -311,7 +314,7 @@ def test_scores_are_seqevals_on_a_conll_file(tmp_path: Path, words: Encoder) -> 
     features = task.features(examples, words)
     assert notes == {}
     assert features.answers.tolist() == lengths
-    assert [[task.tags[i] for i in features.batch([row]).tags[0]] for row in range(80)] == gold
+    assert [[task.tags[i] for i in features.batch([row]).targets[0]] for row in range(80)] == gold
     rows = np.arange(80)
     score = task.score(task.counts(reported(task, found), features, rows))
     assert score["f1"] == pytest.approx(f1_score(gold, found, mode="strict", scheme=IOB2))
@@ -333,7 +336,7 @@ def test_gold_that_tags_can_not_say_is_missed(words: Encoder) -> None:
     examples, notes = task.examples([document])
     assert notes == {OVERLAPPING: 1, ACROSS: 1}
     features = task.features(examples, words)
-    best = [[task.tags[i] for i in features.batch([row]).tags[0]] for row in range(2)]
+    best = [[task.tags[i] for i in features.batch([row]).targets[0]] for row in range(2)]
     score = task.score(task.counts(reported(task, best), features, np.arange(2)))
     assert (score["precision"], score["recall"]) == (1.0, 0.5)
     inner = [["O", "B-problem", "I-problem", "O"], best[1]]  # the other of two that overlap is as right

@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 
 from grandrounds.data.documents import Document, Mention, Span
 from grandrounds.metrics.spans import spans_of, tags_of
+from grandrounds.tasks.ner_coding import OVERLAPPING, TagCoding, apart
 from grandrounds.tasks.ner_words import (
     ACROSS,
     IN_PIECES,
     OUTSIDE,
-    OVERLAPPING,
     TWICE,
     WIDENED,
     WordSentence,
-    tagged,
     word_sentences,
 )
 
@@ -72,12 +71,12 @@ def test_white_space_at_an_end_is_no_part_of_a_mention() -> None:
 
 def test_of_overlapping_mentions_the_longer_then_the_earlier_has_tags() -> None:
     text = "severe chest pain now"
-    (only,), notes = read(document(text, (0, 12, "sign"), (7, 17, "site"), (0, 17, "problem"), (18, 21, "time")))
+    (only,), _ = read(document(text, (0, 12, "sign"), (7, 17, "site"), (0, 17, "problem"), (18, 21, "time")))
     assert len(only.gold) == 4
-    assert tagged(only.gold, len(only.words)) == [(0, 3, "problem"), (3, 4, "time")]
-    assert notes == {OVERLAPPING: 2}
-    (only,), notes = read(document(text, (7, 17, "site"), (0, 12, "sign")))
-    assert tagged(only.gold, len(only.words)) == [(0, 2, "sign")]
+    assert apart(only.gold, len(only.words)) == [(0, 3, "problem"), (3, 4, "time")]
+    assert +TagCoding(["problem", "sign", "site", "time"], "BIO").unsaid(only.gold, len(only.words)) == {OVERLAPPING: 2}
+    (only,), _ = read(document(text, (7, 17, "site"), (0, 12, "sign")))
+    assert apart(only.gold, len(only.words)) == [(0, 2, "sign")]
 
 
 def test_the_same_mention_twice_is_one() -> None:
@@ -88,7 +87,7 @@ def test_the_same_mention_twice_is_one() -> None:
 def test_a_mention_across_a_sentences_end_can_not_be_found_strictly() -> None:
     (first, second), notes = read(document("He took aspirin. Pain eased.", (8, 21, "drug")))
     assert (first.gold, second.gold, notes) == (((2, 5, "drug"),), (), {ACROSS: 1})
-    assert tagged(first.gold, len(first.words)) == []
+    assert apart(first.gold, len(first.words)) == []
 
 
 def test_a_mention_outside_of_all_sentences_is_out_of_reach_of_any_span() -> None:
@@ -129,7 +128,7 @@ def test_every_mention_is_gold_somewhere_and_tags_come_back_as_they_were(
     gold = sum(len(sentence.gold) for sentence in sentences)
     assert gold + notes.get(TWICE, 0) == (len(made) if sentences else 0)
     for sentence in sentences:
-        kept = tagged(sentence.gold, len(sentence.words))
+        kept = apart(sentence.gold, len(sentence.words))
         for scheme in ("BIO", "BIOES"):
             assert spans_of(tags_of(kept, len(sentence.words), scheme)) == kept
         for first, past, type in kept:

@@ -10,8 +10,7 @@ import typer
 from rich.table import Table
 
 from grandrounds.cli.console import out, show_json, show_warnings, waiting
-from grandrounds.cli.options import FORMAT_HELP, JsonOption
-from grandrounds.config.overrides import parse_override
+from grandrounds.cli.options import FORMAT_HELP, JsonOption, ReaderOptions, reader_options
 from grandrounds.data.corpora import GENERATED, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import Corpus, write
@@ -30,19 +29,11 @@ FormatOption = Annotated[
     str, typer.Option("--format", help=f"{FORMAT_HELP} Or synthetic and synthetic-bags, without files.")
 ]
 
-ReaderOptions = Annotated[
-    Optional[list[str]],
-    typer.Option("--option", help="An option of the format, as in data.options; may be repeated.", metavar="KEY=VALUE"),
-]
-
 
 def source_of(files: list[Path] | None, format: str, options: list[str] | None) -> Source:
     if not files and format not in GENERATED:
         raise ConfigError("name the files to read, or take --format synthetic")
-    for text in options or []:
-        if not text.partition("=")[1]:
-            raise ConfigError("--option takes KEY=VALUE: joined=same")
-    return Source(format, files or [], dict(parse_override(text) for text in options or []))
+    return Source(format, files or [], reader_options(options))
 
 
 def read_files(files: list[Path] | None, format: str, options: list[str] | None) -> Corpus:

@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 
 from grandrounds.cli.console import counting, out, show_json, show_warnings, waiting
-from grandrounds.cli.data import FormatOption, ReaderOptions, read_files
-from grandrounds.cli.options import JsonOption
+from grandrounds.cli.data import FormatOption, read_files
+from grandrounds.cli.options import JsonOption, ReaderOptions
 from grandrounds.data.distant import label
 from grandrounds.data.formats import write
 from grandrounds.data.knowledge_base import COLUMNS, read_facts

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
 from grandrounds.cli.console import out, show_json, show_warnings, waiting
-from grandrounds.cli.options import FORMAT_HELP, ImportOption, JsonOption, ModelPath
+from grandrounds.cli.options import FORMAT_HELP, ImportOption, JsonOption, ModelPath, ReaderOptions, reader_options
 
 
 def evaluate(
     model: ModelPath,
     corpus: Annotated[list[Path], typer.Argument(help="Annotated files or folders.", metavar="CORPUS")],
-    format: Annotated[str, typer.Option("--format", help=FORMAT_HELP)] = "json",
+    format: Annotated[
+        Optional[str],
+        typer.Option("--format", help=f"{FORMAT_HELP} By default that of the training data, with its options."),
+    ] = None,
+    option: ReaderOptions = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -23,7 +27,6 @@ def evaluate(
     Example: `grandrounds evaluate runs/gad/model gad/2/test.tsv --format biobert-tsv`
     """
     from grandrounds.cli.scores import score_table
-    from grandrounds.data.formats import read
     from grandrounds.metrics.score import Score
     from grandrounds.registry import load_modules
     from grandrounds.tasks.saved import load
@@ -31,7 +34,8 @@ def evaluate(
     load_modules(imports or [])
     with waiting("reading and scoring"):
         extractor = load(model)
-        documents = read(corpus, format)
+        chosen = format or (extractor.trained.format if extractor.trained else "json")
+        documents = extractor.read(corpus, chosen, reader_options(option))
         score, left = extractor.evaluate(documents.documents)
     show_warnings({**documents.warnings, **left})
     if as_json:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from grandrounds.cli.console import Bars, err, out, show_warnings
-from grandrounds.cli.options import FORMAT_HELP, ImportOption
+from grandrounds.cli.options import FORMAT_HELP, ImportOption, ReaderOptions, reader_options
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.registry import FORMATS, load_modules
 
 if TYPE_CHECKING:
     from grandrounds.data.documents import Document
+    from grandrounds.pipeline.pipeline import Pipeline
 
 STDIN = "-"
 WRITTEN = ("html", "pubtator", "brat", "conll", "opennre", "json", "dict")
@@ -63,12 +63,16 @@ def extract(
     ] = None,
     batch: Annotated[int, typer.Option(help="Documents that are read together.", min=1)] = 64,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto. Only cpu has been tested.")] = "cpu",
+    option: ReaderOptions = None,
     imports: ImportOption = None,
 ) -> None:
     """Read text: find mentions, and relations between them; each has a score and points to characters.
 
     A ner model finds mentions in text. The other models relate mentions: those that a ner model before them finds, or
     those that the documents come with. Relations have the sentences that say so as evidence.
+
+    Raw text is split into sentences and words as the first model's training data were. Where these had a sentence a
+    line and the lines of the text are wrapped, add --option breaks=paragraph.
 
     Example: `grandrounds extract ner/model re/model note.txt --to html --out found.html`
     """
@@ -92,7 +96,8 @@ def extract(
             "mentions (--format), or a ner model before it: grandrounds extract NER_MODEL RE_MODEL note.txt"
         )
     kinds = [kind for kind, models in (("mentions", pipeline.taggers), ("relations", pipeline.relaters)) if models]
-    found = _counted(pipeline.pipe(_documents(inputs, chosen, pipeline.warnings), batch), kinds)
+    documents = _documents(inputs, chosen, reader_options(option), pipeline)
+    found = _counted(pipeline.pipe(documents, batch), kinds)
     if to in ("json", "dict"):
         _write_lines(found, to, out_path)
     elif to == "html":
@@ -126,25 +131,17 @@ def _parted(words: Sequence[str]) -> tuple[list[Path], list[str]]:
     return models, inputs
 
 
-def _documents(inputs: Sequence[str], format: str, warnings: Counter[str]) -> Iterator[Document]:
-    """One at a time."""
-    from grandrounds.data.documents import Document
-    from grandrounds.data.formats import each, nothing_found
-    from grandrounds.data.sentences import split_sentences
-
+def _documents(
+    inputs: Sequence[str], format: str, options: dict[str, Any], pipeline: Pipeline
+) -> Iterator[str | Document]:
+    """One at a time, as the training data of the first model were read."""
     paths = [Path(name) for name in inputs if name != STDIN]
     if STDIN in inputs:
         if format != "text":
             raise ConfigError(f"standard input is read as text, not as '{format}'; give a file")
-        text = sys.stdin.buffer.read().decode("utf-8", errors="replace").removeprefix("\ufeff")
-        yield Document("standard input", text, split_sentences(text))
+        yield sys.stdin.buffer.read().decode("utf-8", errors="replace").removeprefix("\ufeff")
     if paths:
-        empty = True
-        for document in each(format, paths, warnings):
-            empty = False
-            yield document
-        if empty:
-            raise nothing_found(format, paths, warnings)
+        yield from (*pipeline.taggers, *pipeline.relaters)[0].each(paths, format, options, pipeline.warnings)
 
 
 def _counted(documents: Iterable[Document], kinds: Sequence[str]) -> Iterator[Document]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
+from grandrounds.config.overrides import parse_override
+from grandrounds.errors import ConfigError
 from grandrounds.registry import FORMATS
 
 FORMAT_HELP = f"How the files are written: {', '.join(FORMATS)}."
@@ -27,3 +29,15 @@ ModelPath = Annotated[Path, typer.Argument(help="The model/ folder of a run.", m
 ProcessesOption = Annotated[
     int, typer.Option("--processes", help="Runs at a time, each in a process of its own.", min=1)
 ]
+ReaderOptions = Annotated[
+    Optional[list[str]],
+    typer.Option("--option", help="An option of the format, as in data.options; may be repeated.", metavar="KEY=VALUE"),
+]
+
+
+def reader_options(given: list[str] | None) -> dict[str, Any]:
+    """`--option KEY=VALUE`, read as TOML would."""
+    for text in given or []:
+        if not text.partition("=")[1]:
+            raise ConfigError("--option takes KEY=VALUE: joined=same")
+    return dict(parse_override(text) for text in given or [])

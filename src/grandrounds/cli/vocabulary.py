@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from grandrounds.cli.console import counting, out, show_json, show_warnings, waiting
-from grandrounds.cli.data import FormatOption, ReaderOptions, source_of
-from grandrounds.cli.options import JsonOption
+from grandrounds.cli.data import FormatOption, source_of
+from grandrounds.cli.options import JsonOption, ReaderOptions
 from grandrounds.data.corpora import GENERATED, stream_source
 from grandrounds.errors import ConfigError, GrandRoundsError
 

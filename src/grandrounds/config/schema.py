@@ -110,10 +110,11 @@ class Model(Section):
     vectors: str | None = None
     """Word vectors, GloVe text or word2vec binary, for the encoder `words`."""
     vocabulary: str | None = None
-    """Whose words `words` knows: "public", the public text's, or "vectors", the vectors', which is the default where
-    there are any; for `new`, "public". For both also a file of words or word pieces, one a line, or in a simulation
-    "sites": learnt from what sites count, as `grandrounds vocabulary` does between hosts. For a pretrained encoder in
-    masked_lm, whose text tells a new head how common its word pieces are: "public", or in a simulation "sites"."""
+    """Whose words `words` knows: "public", the public text's, "vectors", those of model.vectors, or "both", the
+    default where there are vectors; for `new`, "public". For these two encoders also a file of words or word pieces,
+    one a line, or in a simulation "sites": learnt from what sites count, as `grandrounds vocabulary` does between
+    hosts. For a pretrained encoder in masked_lm, whose text tells a new head how common its word pieces are: "public",
+    or in a simulation "sites"."""
     vocabulary_documents: int = Field(5, ge=1)
     """With "sites": a string is counted that so many of a site's documents have."""
     most_words: int = Field(50_000, ge=100)

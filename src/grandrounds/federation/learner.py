@@ -44,7 +44,7 @@ from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import check_adapted
 from grandrounds.tasks.abilities import Bagged, Calibrated, OwnLabels, Redrawn
 from grandrounds.tasks.batching import PerRow, autocast, infer, predict_outputs, training_batches
-from grandrounds.tasks.saved import save_model
+from grandrounds.tasks.saved import Trained, save_model
 from grandrounds.tasks.task import Counts, Features, Task
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ class LearnerSpec:
     """Weights to start from, instead of the encoder's and a random head."""
     drawn: Sequence[str] = ()
     """Parts that start random anyway, because their shapes depend on the site's own label set."""
+    trained: Trained | None = None
+    """How the training data were read, where that is known: it is saved with a model."""
 
     @cached_property
     def model_key(self) -> str:
@@ -495,7 +497,9 @@ class Site(Learner):
         """Write the site's model and its test outcomes; both stay at the site."""
         if self._models is None:
             return
-        save_model(self._models / _file_name(self.who), self.spec.task, self.spec.encoder, self.model)
+        save_model(
+            self._models / _file_name(self.who), self.spec.task, self.spec.encoder, self.model, "", self.spec.trained
+        )
         if TEST in self._splits:
             self.outcomes = {}
             self.counts(TEST)

@@ -10,7 +10,7 @@ least 1; what stands past a sentence's end has no influence.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import cast
@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from grandrounds.errors import GrandRoundsError
 from grandrounds.metrics.spans import split, tag_names
+from grandrounds.models.decoder import Decoder
 
 
 class LinearChainCRF(nn.Module):
@@ -152,8 +153,8 @@ def allowed(tags: Sequence[str], scheme: str | None) -> tuple[Tensor, Tensor, Te
     return within | (~is_open[:, None] & ~goes_on), ~goes_on, ~is_open  # BIOES: what is open must end with E
 
 
-class TagDecoder(nn.Module, ABC):
-    """The top of a tagger: states to emissions, and these to tags."""
+class TagDecoder(Decoder):
+    """States to emissions, and these to tags."""
 
     def __init__(self, width: int, tags: Sequence[str]) -> None:
         super().__init__()
@@ -162,9 +163,10 @@ class TagDecoder(nn.Module, ABC):
     def forward(self, states: Tensor) -> Tensor:
         return cast(Tensor, self.emit(states))
 
-    @abstractmethod
-    def loss(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """What training minimises, a mean over the batch."""
+    def outputs(self, emissions: Tensor, lengths: Tensor) -> Tensor:
+        """[sentences, words, 1 + tags]: the word's tag in the best sequence, then the probability of each tag."""
+        likely = self.marginals(emissions, lengths).float()  # bfloat16 could not count to 300 tags
+        return torch.cat([self.decode(emissions, lengths)[:, :, None], likely], dim=2)
 
     @abstractmethod
     def decode(self, emissions: Tensor, lengths: Tensor) -> Tensor:

@@ -41,6 +41,7 @@ from grandrounds.models.words import (
     WordsConfig,
     draw_by_word,
     fill_vectors,
+    names_of,
     read_vectors,
     word_tokenizer,
     words_of,
@@ -105,7 +106,7 @@ class Encoder:
         words: Sequence[str] | None = None,
     ) -> Encoder:
         """The encoder of that name; `public` is the text from which `tiny` learns its word pieces, and `words` its
-        words unless they are given, or it takes the first so many of a file of vectors."""
+        words unless they are given, beside the first so many of a file of vectors."""
         if name == "words":
             return cls._words(public, vectors, first_words, words)
         if name == "tiny":
@@ -145,7 +146,10 @@ class Encoder:
         if words is not None:
             tokenizer = word_tokenizer(words)
         else:
-            tokenizer = word_tokenizer(words_of(public) if first is None or first_words is None else first)
+            texts = list(public)
+            names = [] if vectors is None else names_of(texts, vectors)
+            listed = [] if first is None or first_words is None else first
+            tokenizer = word_tokenizer([*listed, *words_of(texts), *names])
         if len(tokenizer) <= len(SPECIAL):
             raise ConfigError("encoder 'words' needs words: raise data.public, or give model.vectors")
         width = 50 if first is None else len(next(iter(first.values())))

@@ -1,4 +1,4 @@
-"""The seven taggers of FedNER (Ge et al., 2020, sections 3.1 and 4.2), and a transformer.
+"""The seven taggers of FedNER (Ge et al., 2020, sections 3.1 and 4.2), and two on a transformer.
 
     name            words from                                context                  decoded by
     cnn_crf         vectors                                   CNN                      CRF    Collobert et al., 2011
@@ -9,10 +9,11 @@
     cnn_clstm_crf   vectors, character CNN                    CNN, Bi-LSTM             CRF    Shen et al., 2017
     elmoner         vectors, character CNN, language model    CNN, Bi-LSTM             CRF    FedNER, Figure 1
     bert            a transformer's first piece of each word                           CRF or softmax
+    spans           the same                                                           biaffine  Yu et al., 2020
 
 A tagger's parts have the names by which layers are shared or private: `words`, `characters`, `language`, `cnn`,
-`lstm`, `crf`; of a transformer `encoder` and `crf` or `output`. `splits` are by name what stays at a site; by default
-it is what lies above words and CNN.
+`lstm`, `crf`; of a transformer `encoder` and `crf`, `output` or `spans`. `splits` are by name what stays at
+a site; by default it is what lies above words and CNN.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ import torch
 from torch import Tensor, nn
 
 from grandrounds.errors import ConfigError
-from grandrounds.models.crf import CRFDecoder, SoftmaxDecoder, TagDecoder, words_inside
+from grandrounds.models.crf import CRFDecoder, SoftmaxDecoder, words_inside
+from grandrounds.models.decoder import Decoder
 from grandrounds.models.encoder import Encoder, last_hidden
 from grandrounds.models.initialization import initialized_as
+from grandrounds.models.spans import SpanClassifier
 from grandrounds.models.word_layers import (
     BiLSTM,
     CharacterCNN,
@@ -78,11 +81,11 @@ class PieceBatch(Protocol):
 
 
 class Tagger(nn.Module, ABC):
-    """Emissions of tags, [sentences, words, tags]; `decoder` makes of them a loss, tags or probabilities."""
+    """Scores of tags, [sentences, words, tags], or of spans; `decoder` makes of them a loss or answers."""
 
     @property
     @abstractmethod
-    def decoder(self) -> TagDecoder: ...
+    def decoder(self) -> Decoder: ...
 
     @abstractmethod
     def states(self, batch: Any) -> Tensor:
@@ -91,13 +94,9 @@ class Tagger(nn.Module, ABC):
     def forward(self, batch: WordBatch | PieceBatch) -> Tensor:
         return cast(Tensor, self.decoder(self.states(batch)))
 
-    def loss(self, batch: WordBatch | PieceBatch, tags: Tensor) -> Tensor:
-        """The mean loss of gold tags, [sentences, words]; what stands past the end is not read."""
-        return self.decoder.loss(self(batch), tags, batch.lengths)
-
-    def decode(self, batch: WordBatch | PieceBatch) -> Tensor:
-        """The best tags, [sentences, words], 0 past the end."""
-        return self.decoder.decode(self(batch), batch.lengths)
+    def loss(self, batch: WordBatch | PieceBatch, targets: Tensor) -> Tensor:
+        """The mean loss of gold tags, [sentences, words], or spans; what stands past the end is not read."""
+        return self.decoder.loss(self(batch), targets, batch.lengths)
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ class WordTagger(Tagger):
         return {DEFAULT: default, ALL_BUT_EMBEDDINGS: cls.layers(), DECODER: ("crf",), NOTHING: ()}
 
     @property
-    def decoder(self) -> TagDecoder:
+    def decoder(self) -> Decoder:
         return self.crf
 
     def states(self, batch: WordBatch) -> Tensor:
@@ -272,8 +271,27 @@ TAGGERS: dict[str, type[WordTagger]] = {
 }
 
 
-class BertTagger(Tagger):
-    """A transformer's state at each word's first piece, classified; with a CRF or each word for itself."""
+class TransformerTagger(Tagger):
+    """A transformer's state at each word's first piece, and a decoder under the name `top`."""
+
+    top: str
+
+    def __init__(self, encoder: Encoder, dropout: float) -> None:
+        super().__init__()
+        self.encoder = encoder.build()
+        self.dropout = nn.Dropout(dropout)
+
+    @property
+    def decoder(self) -> Decoder:
+        return cast(Decoder, getattr(self, self.top))
+
+    def states(self, batch: PieceBatch) -> Tensor:
+        states = last_hidden(self.encoder, batch.input_ids, batch.attention_mask)
+        return cast(Tensor, self.dropout(states.flatten(0, 1)[batch.first]))
+
+
+class BertTagger(TransformerTagger):
+    """With a CRF or each word for itself."""
 
     def __init__(
         self,
@@ -283,21 +301,22 @@ class BertTagger(Tagger):
         crf: bool = True,
         dropout: float = 0.1,
     ) -> None:
-        super().__init__()
-        self.encoder = encoder.build()
-        self.dropout = nn.Dropout(dropout)
+        super().__init__(encoder, dropout)
         self.top = "crf" if crf else "output"
         with initialized_as(self.top):
             top = CRFDecoder(encoder.width, tags, scheme) if crf else SoftmaxDecoder(encoder.width, tags)
         self.add_module(self.top, top)
 
-    @property
-    def decoder(self) -> TagDecoder:
-        return cast(TagDecoder, getattr(self, self.top))
 
-    def states(self, batch: PieceBatch) -> Tensor:
-        states = last_hidden(self.encoder, batch.input_ids, batch.attention_mask)
-        return cast(Tensor, self.dropout(states.flatten(0, 1)[batch.first]))
+class SpanTagger(TransformerTagger):
+    """With a class for each span of up to `longest` words."""
+
+    top = "spans"
+
+    def __init__(self, encoder: Encoder, classes: int, longest: int, hidden: int = 200, dropout: float = 0.1) -> None:
+        super().__init__(encoder, dropout)
+        with initialized_as(self.top):
+            self.spans = SpanClassifier(encoder.width, classes, longest, hidden, dropout)
 
 
 def start_from(table: nn.Embedding, vectors: Tensor) -> None:

@@ -5,6 +5,7 @@ It is a Hugging Face model of type `words`, so that it is named, saved, loaded a
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
@@ -17,7 +18,7 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
@@ -28,6 +29,8 @@ from grandrounds.models.word_pieces import SPECIAL
 Vectors = dict[str, NDArray[np.float32]]
 DEVIATION = 0.02
 """Of what transformers draw an embedding with."""
+_NAME = re.compile(r"[^\W_]+(?:_[^\W_]+)+")
+"""Words joined by underscores, as corpora of distant supervision write names: karl_lagerfeld."""
 
 
 class WordsConfig(PreTrainedConfig):
@@ -73,11 +76,13 @@ AutoModel.register(WordsConfig, Words)
 
 
 def word_tokenizer(words: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Whole words in small letters; what is not among them is [UNK]."""
+    """Whole words in small letters; what is not among them is [UNK]. A name with underscores that is not among them is
+    the words that it joins."""
     vocabulary = {word: i for i, word in enumerate(dict.fromkeys([*SPECIAL, *words]))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.add_tokens([AddedToken(word, single_word=True) for word in vocabulary if _NAME.fullmatch(word)])
     named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)
 
@@ -90,8 +95,21 @@ def words_of(texts: Iterable[str], at_least: int = 2) -> list[str]:
     return sorted(kept, key=lambda word: (-counts[word], word))
 
 
+def names_of(texts: Iterable[str], vectors: Path) -> list[str]:
+    """The names with underscores that occur in the texts and have a vector in the file."""
+    names = {name.lower() for text in texts for name in _NAME.findall(text)}
+    return sorted(_scan(vectors, names)) if names else []
+
+
 def read_vectors(path: Path, wanted: Collection[str] | None = None, most: int | None = None) -> Vectors:
     """Vectors of a GloVe text or word2vec binary file: of the words wanted, or all; at most so many. Streamed."""
+    found = _scan(path, wanted, most)
+    if not found:
+        raise DataError(f"word vectors '{path}' hold none of the words wanted; is it a GloVe or word2vec file?")
+    return found
+
+
+def _scan(path: Path, wanted: Collection[str] | None, most: int | None = None) -> Vectors:
     try:
         with path.open("rb") as file:
             first = file.readline()
@@ -101,12 +119,9 @@ def read_vectors(path: Path, wanted: Collection[str] | None = None, most: int | 
                 read = _binary(file, int(header[0]), int(header[1]), wanted, path)
             else:
                 read = _text(file if counted else chain([first], file), wanted, path, 2 if counted else 1)
-            found = dict(islice(read, most))
+            return dict(islice(read, most))
     except OSError as error:
         raise DataError(f"word vectors '{path}' can't be read: {error.strerror}; check the path") from error
-    if not found:
-        raise DataError(f"word vectors '{path}' hold none of the words wanted; is it a GloVe or word2vec file?")
-    return found
 
 
 def _is_text(file: BinaryIO) -> bool:

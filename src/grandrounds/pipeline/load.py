@@ -64,7 +64,7 @@ def save(pipeline: Pipeline, folder: str | Path) -> None:
     names = []
     for number, model in enumerate([*pipeline.taggers, *pipeline.relaters], start=1):
         names.append(f"{number}-{model.task.name}")
-        save_model(folder / names[-1], model.task, model.encoder, model.model)
+        save_model(folder / names[-1], model.task, model.encoder, model.model, trained=model.trained)
     about = About(models=names, threshold=pipeline.threshold, window=pipeline.window)
     (folder / ABOUT).write_text(json.dumps(about.model_dump(), indent=1) + "\n", encoding="utf-8")
 

@@ -17,7 +17,6 @@ from itertools import islice
 import torch
 
 from grandrounds.data.documents import Document, Mention
-from grandrounds.data.sentences import split_sentences
 from grandrounds.errors import GrandRoundsError
 from grandrounds.pipeline.windows import extract_in_windows
 from grandrounds.tasks.document_re import DocumentRE
@@ -88,7 +87,7 @@ class Pipeline:
                 "mentions, or a ner model before it: grandrounds extract NER_MODEL RE_MODEL note.txt"
             )
         clean = _SURROGATE.sub("\ufffd", text)  # half of a character: no tokenizer reads it
-        return Document("text", clean, split_sentences(clean))
+        return Document("text", clean)  # its sentences are found as those of the training data were
 
     def _read(self, documents: list[Document]) -> list[Document]:
         if self.taggers:

@@ -293,7 +293,7 @@ class RoundLoop:
 
     def _save(self, folder: Path, card: str = "") -> None:
         spec = self.setup.spec
-        save_model(folder, spec.task, spec.encoder, self.server.model, card)
+        save_model(folder, spec.task, spec.encoder, self.server.model, card, spec.trained)
 
     def _result(self, scores: Mapping[str, Score]) -> Result:
         history, best = self.folder.rounds(), self.progress.best_round

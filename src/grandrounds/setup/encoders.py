@@ -69,14 +69,15 @@ def find_encoder(
                 if model.vocabulary == "sites":
                     pieces = _learnt_from(counted, model, learnt.parent)
                 made = Encoder.new(size, public, pieces, task.markers)
-            elif name == "words" and model.vocabulary not in (None, "public", "vectors"):
+            elif name == "words" and model.vocabulary not in (None, "public", "vectors", "both"):
                 path = base / model.vocabulary
                 if model.vocabulary == "sites":
                     path = _learnt_from(counted, model, learnt.parent)
                 made = Encoder.find(name, task.markers, vectors=vectors, words=_read_words(path))
             else:
                 words = None if vectors is None or model.vocabulary == "public" else model.most_words
-                made = Encoder.find(name, task.markers, public, vectors, words)
+                texts = () if model.vocabulary == "vectors" else public
+                made = Encoder.find(name, task.markers, texts, vectors, words)
             made.save(part)
             learnt.parent.mkdir(exist_ok=True)
             part.rename(learnt)
@@ -104,8 +105,8 @@ def _check_options(name: str, model: Model, task: Task) -> None:
             )
     elif name not in ("words", "new") and model.vocabulary is not None:
         raise ConfigError("model.vocabulary is for model.encoder = 'words' or 'new'; another has its own")
-    if model.vocabulary == "vectors" and model.vectors is None:
-        raise ConfigError("model.vocabulary = 'vectors' needs a file of them: give model.vectors")
+    if model.vocabulary in ("vectors", "both") and model.vectors is None:
+        raise ConfigError(f"model.vocabulary = '{model.vocabulary}' needs a file of vectors: give model.vectors")
 
 
 def _size(model: Model) -> Size:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from grandrounds.config.schema import Config, SiteSection
-from grandrounds.data.corpora import UNLABELLED
+from grandrounds.data.corpora import GENERATED, UNLABELLED
 from grandrounds.data.documents import Document
 from grandrounds.data.masking import mask_overlap
 from grandrounds.data.partition import SiteRow
@@ -38,6 +38,7 @@ from grandrounds.simulation.assignment import Assignment
 from grandrounds.simulation.attackers import ATTACKS
 from grandrounds.simulation.sources import read_corpora
 from grandrounds.tasks.abilities import KnowsFacts
+from grandrounds.tasks.saved import Trained
 from grandrounds.tasks.task import no_example, without_patient
 
 
@@ -165,7 +166,7 @@ class _EncodedCorpora:
         rows = {"train": members, **self._assignment.at(name)}
         if config.own_labels:
             own = self._own_labels(name, rows)
-            spec = spec.with_labels_of(own.task)
+            spec = replace(spec.with_labels_of(own.task), trained=_trained(config, about))
             shapes = _same_shapes(name, manifest_of(spec.initial_model(), algorithm), shapes)
             encoded, ends = own.encode(spec.encoder), [0]
             for some in rows.values():
@@ -207,7 +208,7 @@ class _EncodedCorpora:
         texts = examples.public_texts(served)
         encoder = find_encoder(name, model, self._base, examples.task, texts, self._folder, self._counted)
         encoded = examples.encode(encoder)
-        spec = config.spec(examples.task, encoder, find_device(config.device))
+        spec = replace(config.spec(examples.task, encoder, find_device(config.device)), trained=_trained(config))
         splits = encoded.server_splits(served, examples.public_set(served))
         if own:
             spec = warmed_up(config, spec, splits, self._folder)
@@ -253,6 +254,15 @@ def _check_names(config: Config, sites: Iterable[str]) -> None:
         if any(fnmatchcase(name, table) for name in sites):
             raise ConfigError(f"[sites.{table}] has no effect: every site that it fits has a table that fits it better")
         raise ConfigError(f"[sites.{table}] fits no site: {unknown('site', table, sites)}")
+
+
+def _trained(config: Config, site: SiteSection | None = None) -> Trained | None:
+    """How train is read, or a site's own; several corpora may each be read in their own way."""
+    if config.own_corpora and site is None:
+        return None
+    format = config.data.format if site is None else site.format or config.data.format
+    options = config.data.options if site is None or site.options is None else site.options
+    return None if format in GENERATED else Trained(format, options)
 
 
 def _pooled(sites: Mapping[str, Sequence[int]], pooled: bool) -> Mapping[str, Sequence[int]]:

@@ -7,7 +7,7 @@ an ability's docstring is how `require` speaks of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,15 @@ class Redrawn(Protocol):
 
     def redraw(self, features: Any, rows: Rows, seed: int) -> Features:
         """The features as a learner with these rows sees them in one epoch; the seed 0 is for tests."""
+
+
+@runtime_checkable
+class SplitsText(Protocol):
+    """A task that splits text into sentences and words itself. A trained model does so as its training data were."""
+
+    def as_trained(self) -> Self:
+        """The task for documents that do not say where their sentences or words are. In training these are split by
+        rules that are the same at all sites."""
 
 
 @runtime_checkable

@@ -1,8 +1,8 @@
 """Named-entity recognition as in FedNER (Ge et al., 2020, section 3.1): an example is a sentence, its words have tags.
 
 The tagger is one of the paper's seven, which read word vectors (the encoder `words`), letters and perhaps a frozen
-language model, or a transformer. What is scored are mentions, strictly and relaxed (section 4.1), against all that the
-corpus has: those that tags can't say (see ner_words.py) are missed.
+language model, or a transformer with tags or spans. What is scored are mentions, strictly and relaxed (section 4.1),
+against all that the corpus has: those that a tagger can't say (see ner_words.py and ner_coding.py) are missed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
@@ -24,24 +23,36 @@ from torch import Tensor, nn
 from grandrounds.data.documents import Document, Mention, Span, owned
 from grandrounds.data.formats import brat
 from grandrounds.data.pairs import NOT_INCLUDE, PAIRS
+from grandrounds.data.words import PLAIN, TextRules
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.spans import Span as WordSpan
-from grandrounds.metrics.spans import span_counts, span_score, spans_of, tag_names, tags_of
-from grandrounds.models.crf import TagDecoder, words_inside
+from grandrounds.metrics.spans import span_counts, span_score
+from grandrounds.models.crf import words_inside
+from grandrounds.models.decoder import Decoder
 from grandrounds.models.encoder import Encoder
-from grandrounds.models.taggers import DECODER, DEFAULT, NOTHING, TAGGERS, BertTagger, Inputs, Shape, Tagger
+from grandrounds.models.taggers import (
+    DECODER,
+    DEFAULT,
+    NOTHING,
+    TAGGERS,
+    BertTagger,
+    Inputs,
+    Shape,
+    SpanTagger,
+    Tagger,
+)
 from grandrounds.models.word_layers import embedding
 from grandrounds.models.words import draw_by_word, fill_vectors
-from grandrounds.tasks.abilities import OwnLabels, PrivateParts
-from grandrounds.tasks.ner_features import LETTERS, Answers, PieceFeatures, TagRows, WordFeatures
+from grandrounds.tasks.abilities import OwnLabels, PrivateParts, SplitsText
+from grandrounds.tasks.ner_coding import Overlaps, SpanCoding, TagCoding
+from grandrounds.tasks.ner_features import LETTERS, Answers, NERRows, PieceFeatures, WordFeatures
 from grandrounds.tasks.ner_language import Language, LanguageStates, find_language
 from grandrounds.tasks.ner_pieces import pieces_of
-from grandrounds.tasks.ner_words import sentences_of, tagged, word_sentences
+from grandrounds.tasks.ner_words import word_sentences
 from grandrounds.tasks.task import NONE, Counts, Example, ExtractionTask, Reading
 
 OTHER_TYPES = "mentions of types that task.labels leaves out"
-MERGED = "mentions beside another of their type, which the scheme IO can't part"
-BERT = "bert"
+BERT, SPANS = "bert", "spans"
 BESIDE = "language"
 """The folder beside a saved model that has its language model."""
 
@@ -51,23 +62,29 @@ class NEROptions(BaseModel):
 
     name: Literal["ner"] = "ner"
     tagger: (
-        Literal["cnn_crf", "lstm_crf", "gram_cnn", "cnn_lstm_crf", "s_lstm_crf", "cnn_clstm_crf", "elmoner", "bert"]
+        Literal[
+            "cnn_crf", "lstm_crf", "gram_cnn", "cnn_lstm_crf", "s_lstm_crf", "cnn_clstm_crf", "elmoner", "bert", "spans"
+        ]
         | None
     ) = None
     """By default `bert` for a transformer; for the encoder `words`, `elmoner` with a language model, `cnn_clstm_crf`
-    without."""
+    without. `spans`, on a transformer, also finds mentions that overlap."""
     scheme: Literal["BIO", "BIOES", "IO"] = "BIO"
     crf: bool = True
     """`bert` may also tag each word for itself."""
+    span_words: int = Field(10, ge=1)
+    """The longest mention that `spans` can find."""
+    overlaps: Overlaps = "nested"
+    """Which mentions `spans` may find together: those that lie in one another, any, or none that overlap."""
     dropout: float | None = Field(None, ge=0, lt=1)
-    """By default FedNER's 0.2, and 0.1 for `bert`."""
+    """By default FedNER's 0.2, and 0.1 for `bert` and `spans`."""
     word_width: int | None = Field(None, ge=1)
     """By default that of model.vectors (FedNER's have 300), or 50 where there are none."""
     character_width: int = Field(100, ge=1)
     filters: int = Field(200, ge=1)
     """Of the CNN over characters and of that over words."""
     hidden: int = Field(200, ge=1)
-    """Of the Bi-LSTM, in each direction."""
+    """Of the Bi-LSTM, in each direction; of what `spans` makes of a first and of a last word."""
     language: str | None = None
     """The frozen language model that `elmoner` reads: a folder with ELMo's options.json and weights.hdf5 (or its
     options file), or a transformer's folder or hub name."""
@@ -78,7 +95,7 @@ class NEROptions(BaseModel):
     labels: list[str] | None = None
     """Entity types; by default those of the corpora."""
     max_length: int = Field(512, ge=16)
-    """Word pieces that `bert` reads at once, at most as many as it can; longer sentences take several windows."""
+    """Word pieces that a transformer reads at once, if it can; longer sentences take several windows."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -87,7 +104,8 @@ class NEROptions(BaseModel):
         if self.language is not None and self.tagger not in (None, "elmoner"):
             raise ConfigError(f"task.language is for task.tagger = 'elmoner'; '{self.tagger}' does not read one")
         if not self.crf and self.tagger not in (None, BERT):
-            raise ConfigError(f"task.crf = false is for task.tagger = 'bert'; '{self.tagger}' ends in a CRF")
+            end = "has none" if self.tagger == SPANS else "ends in a CRF"
+            raise ConfigError(f"task.crf = false is for task.tagger = 'bert'; '{self.tagger}' {end}")
         return self
 
 
@@ -111,49 +129,56 @@ class SentenceExample(Example):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagReading(Reading):
-    """A tagger's forward pass by word; `grade` also needs the sentences' emissions and the decoder."""
+class TaggerReading(Reading):
+    """A tagger's forward pass by word; `grade` also needs the sentences' scores and the decoder."""
 
-    emissions: Tensor
-    decoder: TagDecoder
+    scores: Tensor
+    decoder: Decoder
 
 
-class NER(ExtractionTask, OwnLabels, PrivateParts):
+class NER(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
     name: ClassVar[str] = "ner"
     unit: ClassVar[str] = "sentence"
     finds: ClassVar[str] = "mentions"
     Options: ClassVar[type[NEROptions]] = NEROptions
     options: NEROptions
 
-    def __init__(self, options: NEROptions, types: Sequence[str], folder: Path = Path()) -> None:
-        self.options, self.types, self._folder = options, tuple(types), folder
-        self.tags = tuple(tag_names(self.types, options.scheme))
-        self._ids = {tag: i for i, tag in enumerate(self.tags)}
+    def __init__(
+        self, options: NEROptions, types: Sequence[str], folder: Path = Path(), learnt: TextRules = PLAIN
+    ) -> None:
+        """`learnt` is how the training data were split into sentences and words."""
+        self.options, self.types, self._folder, self._learnt = options, tuple(types), folder, learnt
+        self._rules = PLAIN
+        self.coding = (
+            SpanCoding(self.types, options.span_words, options.overlaps)
+            if options.tagger == SPANS
+            else TagCoding(self.types, options.scheme)
+        )
 
     @classmethod
     def private_parts(cls, options: NEROptions, encoder: str) -> Mapping[str, Sequence[str]]:
         """By default FedNER's: the layers above the words and the CNN, or above a transformer."""
-        if options.tagger == BERT or (options.tagger is None and encoder != "words"):
-            top = ("crf",) if options.crf else ("output",)
+        if options.tagger in (BERT, SPANS) or (options.tagger is None and encoder != "words"):
+            top = (SPANS,) if options.tagger == SPANS else ("crf",) if options.crf else ("output",)
             return {DEFAULT: top, DECODER: top, NOTHING: ()}
         named = options.tagger or ("cnn_clstm_crf" if options.language is None else "elmoner")
         return TAGGERS[named].splits()
 
     def label_parts(self) -> Sequence[str]:
-        return ("crf", "output")
+        return ("crf", "output", SPANS)
 
     @classmethod
     def of(cls, options: NEROptions, documents: Iterable[Document]) -> Self:
-        types = options.labels
+        held, types = list(documents), options.labels
         if types is None:
-            types = sorted({mention.type for document in documents for mention in document.mentions})
+            types = sorted({mention.type for document in held for mention in document.mentions})
         if not types:
             raise DataError(f"the corpora hold no mention; {cls.name} needs mentions to learn from")
         if NONE in types or "" in types:
             raise ConfigError(f"'{NONE}' and '' can't be entity types; rename them")
         if len(set(types)) < len(types):
             raise ConfigError("task.labels names an entity type twice; name each once")
-        return cls(options, types)
+        return cls(options, types, learnt=TextRules.learn(held))
 
     @property
     def labels(self) -> Sequence[str]:
@@ -164,14 +189,20 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
         options = self.options.model_dump()
         if self.options.language is not None:
             options["language"] = BESIDE
-        return {"options": options, "types": self.types}
+        return {"options": options, "types": self.types, "rules": self._learnt.as_json()}
 
     @classmethod
     def restore(cls, schema: Mapping[str, Any]) -> Self:
-        return cls(cls.Options(**schema["options"]), schema["types"])
+        learnt = TextRules.from_json(schema["rules"])
+        return cls(cls.Options(**schema["options"]), schema["types"], learnt=learnt)
 
     def at(self, folder: Path) -> Self:
-        return type(self)(self.options, self.types, folder)
+        return type(self)(self.options, self.types, folder, self._learnt)
+
+    def as_trained(self) -> Self:
+        made = self.at(self._folder)
+        made._rules = self._learnt
+        return made
 
     def save(self, folder: Path) -> None:
         if self.language is not None:
@@ -181,13 +212,18 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
     def language(self) -> Language | None:
         return None if self.options.language is None else find_language(self.options.language, self._folder)
 
+    @property
+    def tags(self) -> Sequence[str]:
+        """What a model tells apart: tags, or the types of spans."""
+        return self.coding.classes
+
     # From documents to examples
 
     def examples(self, documents: Sequence[Document]) -> tuple[list[SentenceExample], dict[str, int]]:
         examples: list[SentenceExample] = []
         warnings: Counter[str] = Counter()
         for index, document in enumerate(documents):
-            for sentence in word_sentences(document, self._named(document, warnings), warnings):
+            for sentence in word_sentences(document, self._named(document, warnings), warnings, self._rules):
                 start, end = sentence.span
                 counted = Counter(type for *_, type in sentence.gold)
                 examples.append(
@@ -201,8 +237,8 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
                         gold=sentence.gold,
                     )
                 )
-        if self.options.scheme == "IO":
-            warnings[MERGED] += sum(map(_merged, examples))
+        for example in examples:
+            warnings.update(self.coding.unsaid(example.gold, len(example.words)))
         return examples, dict(+warnings)
 
     def _named(self, document: Document, warnings: Counter[str]) -> list[Mention]:
@@ -253,20 +289,16 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
 
     def features(self, examples: Sequence[SentenceExample], encoder: Encoder) -> WordFeatures | PieceFeatures:
         tagger = self.tagger(encoder)
-        tags = [[self._ids[tag] for tag in self._tags(example)] for example in examples]
-        said = Answers.of(tags, [example.gold for example in examples])
+        targets = [self.coding.targets(example.gold, len(example.words)) for example in examples]
+        said = Answers.of(targets, [example.gold for example in examples])
         forms = [example.forms() for example in examples]
-        if tagger == BERT:
+        if tagger in (BERT, SPANS):
             window = min(self.options.max_length, encoder.window)
             return PieceFeatures.of(said, pieces_of(forms, encoder), window, encoder)
         states = None
         if self.language is not None:
             states = LanguageStates(self.language, forms, self.options.language_batch)
         return WordFeatures.of(said, [[word.strip() for word in words] for words in forms], encoder, states)
-
-    def _tags(self, example: SentenceExample) -> list[str]:
-        words = len(example.words)
-        return tags_of(tagged(example.gold, words), words, self.options.scheme)
 
     # The network and its score
 
@@ -275,9 +307,11 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
         reads_words = encoder.config.model_type == "words"
         by_words = "cnn_clstm_crf" if self.options.language is None else "elmoner"
         chosen = self.options.tagger or (by_words if reads_words else BERT)
-        if reads_words and chosen == BERT:
-            raise ConfigError("task.tagger = 'bert' is a transformer, and model.encoder = 'words' is none; name one")
-        if not reads_words and chosen != BERT:
+        if reads_words and chosen in (BERT, SPANS):
+            raise ConfigError(
+                f"task.tagger = '{chosen}' reads a transformer, and model.encoder = 'words' is none; name one"
+            )
+        if not reads_words and chosen not in (BERT, SPANS):
             raise ConfigError(
                 f"task.tagger = '{chosen}' reads words: set model.encoder = 'words', and model.vectors if you have them"
             )
@@ -289,8 +323,10 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
 
     def model(self, encoder: Encoder) -> nn.Module:
         options, tagger = self.options, self.tagger(encoder)
-        if tagger == BERT:
+        if tagger in (BERT, SPANS):
             dropout = 0.1 if options.dropout is None else options.dropout
+            if tagger == SPANS:
+                return SpanTagger(encoder, len(self.tags), options.span_words, options.hidden, dropout)
             return BertTagger(encoder, self.tags, options.scheme, options.crf, dropout)
         inputs = Inputs(len(encoder.tokenizer), LETTERS)
         if self.language is not None:
@@ -304,31 +340,29 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
         )
         return TAGGERS[tagger](inputs, self.tags, options.scheme, shape, _vectors(encoder, shape.word_width))
 
-    def read(self, model: nn.Module, batch: TagRows) -> TagReading:
+    def read(self, model: nn.Module, batch: NERRows) -> TaggerReading:
         tagger = cast("Tagger", model)
         states = tagger.states(batch)
-        emissions = tagger.decoder(states)
+        scores = tagger.decoder(states)
         inside = words_inside(batch.lengths, states.shape[1])
-        return TagReading(emissions[inside], states[inside], emissions=emissions, decoder=tagger.decoder)
+        return TaggerReading(scores[inside], states[inside], scores=scores, decoder=tagger.decoder)
 
-    def grade(self, reading: Reading, batch: TagRows) -> Tensor:
+    def grade(self, reading: Reading, batch: NERRows) -> Tensor:
         """Eq. 1, as the mean over sentences."""
-        read = cast("TagReading", reading)
-        return read.decoder.loss(read.emissions, batch.tags, batch.lengths)
+        read = cast("TaggerReading", reading)
+        return read.decoder.loss(read.scores, batch.targets, batch.lengths)
 
-    def loss(self, model: nn.Module, batch: TagRows) -> Tensor:
-        return cast("Tagger", model).loss(batch, batch.tags)  # type: ignore[arg-type]  # of one of the two kinds
+    def loss(self, model: nn.Module, batch: NERRows) -> Tensor:
+        return cast("Tagger", model).loss(batch, batch.targets)  # type: ignore[arg-type]  # of one of the two kinds
 
-    def outputs(self, model: nn.Module, batch: TagRows) -> Tensor:
-        """[words, 1 + tags]: the word's tag in the best sequence, then the marginal probability of each tag."""
+    def outputs(self, model: nn.Module, batch: NERRows) -> Tensor:
+        """[words, width]: what the decoder answers for each word."""
         tagger = cast("Tagger", model)
-        emissions = tagger(batch)
-        best = tagger.decoder.decode(emissions, batch.lengths)
-        likely = tagger.decoder.marginals(emissions, batch.lengths).float()  # bfloat16 could not count to 300 tags
-        return torch.cat([best[:, :, None], likely], dim=2)[words_inside(batch.lengths, best.shape[1])]
+        answers = tagger.decoder.outputs(tagger(batch), batch.lengths)
+        return answers[words_inside(batch.lengths, answers.shape[1])]
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """As they are: the best tag of each word, then the probability of every tag."""
+        """As they are: the best answers for each word and probabilities."""
         return outputs
 
     def counts(
@@ -336,11 +370,8 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
     ) -> Counts:
         gold = [features.said.gold[row] for row in rows.tolist()]
         parts = np.split(outputs, features.said.words[rows].cumsum()[:-1])
-        return span_counts(gold, [self._spans(part) for part in parts], self.types)
-
-    def _spans(self, outputs: NDArray[np.float32]) -> list[WordSpan]:
-        """The mentions of a sentence, from the outputs of its words."""
-        return spans_of([self.tags[i] for i in outputs[:, 0].astype(np.int64).tolist()])
+        found = [[span for span, _ in self.coding.mentions(part)] for part in parts]
+        return span_counts(gold, found, self.types)
 
     def score(self, counts: Counts) -> dict[str, Any]:
         """The counts may come from a site with entity types of its own."""
@@ -355,23 +386,15 @@ class NER(ExtractionTask, OwnLabels, PrivateParts):
         probabilities: NDArray[np.float32],
         threshold: float,
     ) -> Document:
-        """A mention's score is the lowest probability among its tags."""
         parts = np.split(probabilities, np.cumsum([len(example.words) for example in examples])[:-1])
         mentions, number = list[Mention](), count(1)
         for example, part in zip(examples, parts, strict=True):
-            confidence = part[np.arange(len(part)), 1 + part[:, 0].astype(np.int64)]
-            for first, past, type in self._spans(part):
-                score = float(confidence[first:past].min())
+            for (first, past, type), score in self.coding.mentions(part):
                 if score >= threshold:
                     start, end = example.start + example.words[first].start, example.start + example.words[past - 1].end
                     mentions.append(Mention(start, end, type, f"T{next(number)}", attributes={"score": f"{score:.4f}"}))
-        found = replace(document, sentences=sentences_of(document), mentions=tuple(mentions), entities=(), relations=())
-        return owned(found)
-
-
-def _merged(example: SentenceExample) -> int:
-    kept = tagged(example.gold, len(example.words))
-    return len(kept) - len(spans_of(tags_of(kept, len(example.words), "IO")))
+        sentences = self._rules.sentences(document)
+        return owned(replace(document, sentences=sentences, mentions=tuple(mentions), entities=(), relations=()))
 
 
 def _vectors(encoder: Encoder, width: int) -> Tensor | None:

@@ -29,15 +29,15 @@ LONGEST_WORD = 50
 
 
 @dataclass(frozen=True)
-class TagRows(Batch):
+class NERRows(Batch):
     lengths: Tensor
     """[sentences]: how many words."""
-    tags: Tensor
-    """[sentences, words]"""
+    targets: Tensor
+    """[sentences, words], or with further dimensions: what a model learns of each word."""
 
 
 @dataclass(frozen=True)
-class WordRows(TagRows):
+class WordRows(NERRows):
     """What models/taggers.py calls a WordBatch."""
 
     words: Tensor
@@ -46,7 +46,7 @@ class WordRows(TagRows):
 
 
 @dataclass(frozen=True)
-class PieceRows(TagRows):
+class PieceRows(NERRows):
     """What models/taggers.py calls a PieceBatch."""
 
     input_ids: Tensor
@@ -56,16 +56,18 @@ class PieceRows(TagRows):
 
 @dataclass(frozen=True)
 class Answers:
-    """Every sentence's tags, and its gold mentions: more than tags can say, where these overlap."""
+    """What a model learns of every sentence, and its gold mentions: more than a model can say, maybe."""
 
     starts: NDArray[np.int64]
     """Where each sentence's words begin, and the number of all words."""
-    tags: NDArray[np.int32]
+    targets: NDArray[np.int32]
+    """[words, ...]"""
     gold: Sequence[Sequence[WordSpan]]
 
     @classmethod
-    def of(cls, tags: Sequence[Sequence[int]], gold: Sequence[Sequence[WordSpan]]) -> Self:
-        return cls(_starts(map(len, tags)), np.array([tag for row in tags for tag in row], dtype=np.int32), gold)
+    def of(cls, targets: Sequence[NDArray[np.int32]], gold: Sequence[Sequence[WordSpan]]) -> Self:
+        joined = np.concatenate(targets) if targets else np.zeros(0, dtype=np.int32)
+        return cls(_starts(map(len, targets)), joined, gold)
 
     @cached_property
     def words(self) -> NDArray[np.int64]:
@@ -73,11 +75,13 @@ class Answers:
         return np.diff(self.starts)
 
     def gather(self, values: NDArray[np.int32], rows: NDArray[np.int64]) -> Tensor:
-        """What each word of these sentences has of `values`, [sentences, words], 0 past the end."""
+        """What each word of these sentences has of `values`, [sentences, words, ...], 0 past the end."""
         position = np.arange(self.words[rows].max())
         mask = position < self.words[rows][:, None]
         places = np.minimum(self.starts[rows][:, None] + position, len(values) - 1)
-        return torch.from_numpy(np.where(mask, values[places], 0).astype(np.int64))
+        found = values[places].astype(np.int64)
+        found[~mask] = 0
+        return torch.from_numpy(found)
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ class WordFeatures:
         return WordRows(
             index=torch.from_numpy(index),
             lengths=lengths,
-            tags=self.said.gather(self.said.tags, index),
+            targets=self.said.gather(self.said.targets, index),
             words=self.said.gather(self.words, index),
             characters=torch.from_numpy(spelt),
             language=None if self.language is None else self.language.batch(index),
@@ -172,7 +176,7 @@ class PieceFeatures:
         return PieceRows(
             index=torch.from_numpy(index),
             lengths=torch.from_numpy(self.said.words[index]),
-            tags=self.said.gather(self.said.tags, index),
+            targets=self.said.gather(self.said.targets, index),
             input_ids=windows.input_ids,
             attention_mask=windows.attention_mask,
             first=first,

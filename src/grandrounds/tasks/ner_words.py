@@ -1,19 +1,16 @@
 """A document's sentences as words, and its mentions as stretches of these words.
 
-A word is a run of letters and digits or a single sign, unless the document says that its tokens stand between white
-space, as CoNLL's do. Tags can only say mentions that are whole words of one sentence and do not overlap:
+What a word is, data/words.py says. Taggers can only say mentions that are whole words of one sentence:
 
     begins or ends within a word    it is widened to the whole word
-    runs on into another sentence   no tags; as gold it has the words of both, so that nothing found can equal it
-    covers no word of a sentence    no tags; as gold it lies past the sentence's end, out of reach
-    overlaps another                the longer has tags, else the earlier; as gold both stay
+    runs on into another sentence   no tagger says it; as gold it has the words of both: nothing found can equal it
+    covers no word of a sentence    no tagger says it; as gold it lies past the sentence's end, out of reach
 
-So whatever tags can't say is still there to be missed.
+So whatever can't be said is still there to be missed; ner_coding.py has what tags or spans can't say besides.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,15 +18,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from grandrounds.data.documents import Document, Mention, Span
-from grandrounds.data.sentences import split_sentences
+from grandrounds.data.words import PLAIN, TextRules
 from grandrounds.metrics.spans import Span as WordSpan
 
-WORD = re.compile(r"\w+|[^\w\s]")
-BETWEEN_SPACES = re.compile(r"\S+")
 WIDENED = "mentions that begin or end within a word, widened to whole words"
-ACROSS = "mentions across a sentence's end, which no tags can say: they count as missed"
+ACROSS = "mentions across a sentence's end, which no tagger can say: they count as missed"
 OUTSIDE = "mentions that are no words of a sentence: they count as missed"
-OVERLAPPING = "mentions that overlap a longer or an earlier one, which alone has tags: one of them will be missed"
 TWICE = "mentions given twice, or the same once widened, counted once"
 IN_PIECES = "mentions in several pieces, taken from the first to the last"
 
@@ -45,15 +39,11 @@ class WordSentence:
     gold: tuple[WordSpan, ...]
 
 
-def sentences_of(document: Document) -> tuple[Span, ...]:
-    """Its own, or those that the rules find: by the text alone, so that they are the same without mentions."""
-    return document.sentences or split_sentences(document.text)
-
-
-def word_sentences(document: Document, mentions: Iterable[Mention], warnings: Counter[str]) -> list[WordSentence]:
+def word_sentences(
+    document: Document, mentions: Iterable[Mention], warnings: Counter[str], rules: TextRules = PLAIN
+) -> list[WordSentence]:
     """All sentences with a word in them; what becomes of the mentions is counted."""
-    pattern = BETWEEN_SPACES if document.attributes.get("tokens") == "between white space" else WORD
-    spans = sentences_of(document)
+    pattern, spans = rules.pattern(document), rules.sentences(document)
     words = [[Span(*found.span()) for found in pattern.finditer(document.text, *span)] for span in spans]
     gold = _places([word for inside in words for word in inside], list(map(len, words)), document, mentions, warnings)
     return [
@@ -61,15 +51,6 @@ def word_sentences(document: Document, mentions: Iterable[Mention], warnings: Co
         for number, (span, inside) in enumerate(zip(spans, words, strict=True))
         if inside
     ]
-
-
-def tagged(gold: Iterable[WordSpan], words: int) -> list[WordSpan]:
-    """Those that tags can say together: of overlapping ones the longer, then the earlier."""
-    kept: list[WordSpan] = []
-    for span in sorted(gold, key=lambda span: (span[0] - span[1], span)):
-        if span[1] <= words and all(span[1] <= other[0] or other[1] <= span[0] for other in kept):
-            kept.append(span)
-    return sorted(kept)
 
 
 def _places(
@@ -100,7 +81,4 @@ def _places(
         warnings[WIDENED] += starts[first] < mention.start or mention.end < ends[past - 1]
         warnings[TWICE] += span in gold[sentence]
         gold[sentence].add(span)
-    for number, spans in enumerate(gold):
-        within = [span for span in spans if span[1] <= counts[number]]
-        warnings[OVERLAPPING] += len(within) - len(tagged(within, counts[number]))
     return gold

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,32 @@ from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from grandrounds.data.documents import Document
+from grandrounds.data.formats import Corpus, each, nothing_found, reader_options
+from grandrounds.data.formats.source import Warnings
 from grandrounds.errors import GrandRoundsError, unknown
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import without_adapters
 from grandrounds.registry import TASKS
+from grandrounds.tasks.abilities import SplitsText
 from grandrounds.tasks.batching import predict_outputs, predict_probabilities
 from grandrounds.tasks.task import ExtractionTask, Task, no_example
 
 CPU = torch.device("cpu")
+BREAKS = "breaks"
+"""The option of readers that find sentences by rules."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How the corpus was read that a model was trained on."""
+
+    format: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The reader's, without paths: they are of one corpus."""
+
+    def as_json(self) -> dict[str, Any]:
+        kept = {name: value for name, value in self.options.items() if not (isinstance(value, str) and "/" in value)}
+        return {"format": self.format, "options": kept}
 
 
 @dataclass(frozen=True)
@@ -36,16 +56,43 @@ class Extractor:
     task: Task
     encoder: Encoder
     model: nn.Module
+    trained: Trained | None = None
+    """None where it is not known: between hosts each site reads its own."""
+
+    def read(self, paths: Sequence[Path], format: str, options: Mapping[str, Any]) -> Corpus:
+        """Files as the training data were read, but for what the options say."""
+        warnings = Counter[str]()
+        return Corpus(tuple(self.each(paths, format, options, warnings)), dict(warnings))
+
+    def each(
+        self, paths: Sequence[Path], format: str, options: Mapping[str, Any], warnings: Warnings
+    ) -> Iterator[Document]:
+        """The same one at a time; DataError where there is none. Sentences that a reader finds by rules are left to a
+        task that knows better."""
+        same = self.trained is not None and self.trained.format == format
+        given = {**(self.trained.options if self.trained and same else {}), **options}
+        by_rules = not same and BREAKS not in given and BREAKS in reader_options(format)
+        documents = each(format, paths, warnings, **given)
+        first = next(documents, None)
+        if first is None:
+            raise nothing_found(format, paths, warnings)
+        for document in chain([first], documents):
+            yield replace(document, sentences=()) if by_rules and isinstance(self.task, SplitsText) else document
+
+    @property
+    def _task(self) -> Task:
+        return self.task.as_trained() if isinstance(self.task, SplitsText) else self.task
 
     @property
     def extraction(self) -> ExtractionTask:
         """The task, if it finds something in documents."""
-        if not isinstance(self.task, ExtractionTask):
+        task = self._task
+        if not isinstance(task, ExtractionTask):
             raise GrandRoundsError(
                 f"a '{self.task.name}' model finds nothing in a document: "
                 "give its folder as model.encoder of another task"
             )
-        return self.task
+        return task
 
     def extract(self, document: Document, threshold: float = 0.0) -> Document:
         """The document with what the model finds in place of what it came with; scores are in `attributes`."""
@@ -71,7 +118,7 @@ class Extractor:
 
     def evaluate(self, documents: Sequence[Document]) -> tuple[dict[str, Any], Mapping[str, int]]:
         """The score on annotated documents, and what was left out."""
-        examples, warnings = self.task.examples(documents)
+        examples, warnings = self._task.examples(documents)
         if not examples:
             raise no_example(self.task, "the corpus holds", warnings)
         features = self.task.features(examples, self.encoder)
@@ -84,17 +131,26 @@ class Extractor:
         return self.task.score(self.task.counts(outputs, features, rows)), warnings
 
 
-def save_model(folder: Path, task: Task, encoder: Encoder, model: nn.Module, card: str = "") -> None:
+def save_model(
+    folder: Path, task: Task, encoder: Encoder, model: nn.Module, card: str = "", trained: Trained | None = None
+) -> None:
     """In standard form: adapters are added to the weights that they adapt."""
-    _save(folder, task, replace(encoder, lora=None), without_adapters(model), card)
+    _save(folder, task, replace(encoder, lora=None), without_adapters(model), card, trained)
 
 
 def save_start(folder: Path, task: Task, encoder: Encoder, model: nn.Module) -> None:
     """As it is trained, with adapters where it has them."""
-    _save(folder, task, encoder, model.state_dict(), "")
+    _save(folder, task, encoder, model.state_dict())
 
 
-def _save(folder: Path, task: Task, encoder: Encoder, state: Mapping[str, Tensor], card: str) -> None:
+def _save(
+    folder: Path,
+    task: Task,
+    encoder: Encoder,
+    state: Mapping[str, Tensor],
+    card: str = "",
+    trained: Trained | None = None,
+) -> None:
     encoder.save(folder)
     task.save(folder)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
@@ -102,7 +158,7 @@ def _save(folder: Path, task: Task, encoder: Encoder, state: Mapping[str, Tensor
         safetensors.save_file(weights, folder / "model.safetensors")
     except SafetensorError as error:
         raise GrandRoundsError(f"the model could not be written to '{folder}': {error}; is the disk full?") from error
-    about = {"task": task.name, "schema": task.schema()}
+    about = {"task": task.name, "schema": task.schema(), "trained": trained and trained.as_json()}
     (folder / "grandrounds.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(card or f"# A `{task.name}` model\n", encoding="utf-8")
 
@@ -122,6 +178,7 @@ def load(folder: str | Path, task_name: str | None = None) -> Extractor:
         encoder = Encoder.saved(folder)
         model = task.model(encoder)
         model.load_state_dict(weights)
+        trained = about["trained"] and Trained(**about["trained"])
     except FileNotFoundError as error:
         missing = Path(error.filename or "model.safetensors").name  # safetensors does not name its file
         raise GrandRoundsError(
@@ -130,4 +187,4 @@ def load(folder: str | Path, task_name: str | None = None) -> Extractor:
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         why = str(error).partition("\n")[0]
         raise GrandRoundsError(f"the model in '{folder}' is damaged; train or copy it again ({why})") from error
-    return Extractor(task, encoder, model.eval())
+    return Extractor(task, encoder, model.eval(), trained)

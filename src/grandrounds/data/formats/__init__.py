@@ -14,7 +14,7 @@ from grandrounds.data.formats.source import Corpus, Format, Warnings
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 from grandrounds.registry import FORMATS
 
-__all__ = ["FORMATS", "Corpus", "Format", "each", "nothing_found", "read", "write"]
+__all__ = ["FORMATS", "Corpus", "Format", "each", "nothing_found", "read", "reader_options", "write"]
 
 AnyPath = str | PathLike[str]
 
@@ -72,9 +72,18 @@ def _format(name: str) -> Format:
     return FORMATS.named(name)
 
 
+def reader_options(format: str) -> list[str]:
+    """The names of a format's options."""
+    return _options(_format(format).reader)
+
+
+def _options(function: Callable[..., object]) -> list[str]:
+    return [name for name, p in signature(function).parameters.items() if p.kind is Parameter.KEYWORD_ONLY]
+
+
 def _check_options(format: str, function: Callable[..., object], options: Mapping[str, object]) -> None:
     hints = get_type_hints(function)
-    known = [name for name, p in signature(function).parameters.items() if p.kind is Parameter.KEYWORD_ONLY]
+    known = _options(function)
     for name, value in options.items():
         if name not in known:
             if not known:
