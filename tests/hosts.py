@@ -12,8 +12,13 @@ from typing import Any
 
 import tomli_w
 
+from grandrounds.config.schema import load_config
 from grandrounds.data.documents import Document, Span
-from grandrounds.deployment.keys import make_authority
+from grandrounds.deployment.consortium import Founded, create
+from grandrounds.deployment.enrolment import read_enrolment
+from grandrounds.deployment.handler import MessageHandler
+from grandrounds.deployment.keys import make_authority, make_key
+from grandrounds.deployment.site import open_handler, read_holding
 from tests.cli.commands import Outcome, Running, run, start
 from tests.conftest import corpus, write_corpus
 
@@ -71,6 +76,23 @@ class Hosts:
         for site in SITES:
             self.enrol(site)
         return self
+
+    def found_here(self) -> Hosts:
+        """The same in this process, for tests that open the sites' handlers themselves."""
+        where = {"hosts": ["127.0.0.1"], "port": 8000, "bind": "127.0.0.1"}
+        create(
+            self.root, Founded(name="test", sites=list(SITES), data=str(self.folder), **where), load_config(self.config)
+        )
+        for site in SITES:
+            enrolment = read_enrolment(self.enrolment(site))
+            enrolment.key.parent.mkdir()
+            make_key(enrolment.key, enrolment.public_key)
+        return self
+
+    def handler(self, site: str, data: Path | None = None) -> MessageHandler:
+        enrolment = read_enrolment(self.enrolment(site))
+        held = read_holding(enrolment, [data or self.folder / f"{site}.jsonl"], "json")
+        return open_handler(enrolment, held, print)
 
     def enrol(self, site: str) -> None:
         """The site makes its key, and its public half goes back."""
