@@ -146,8 +146,8 @@ def start(*arguments: str | Path, cwd: Path | None = None, prelude: str = "", fr
     return Running(_ask({**request, "stdout": str(stdout), "stderr": str(stderr)}), stdout, stderr)
 
 
-def run(*arguments: str | Path, cwd: Path | None = None, prelude: str = "", fresh_workers: bool = False) -> Outcome:
-    return start(*arguments, cwd=cwd, prelude=prelude, fresh_workers=fresh_workers).wait()
+def run(*arguments: str | Path, cwd: Path | None = None, prelude: str = "") -> Outcome:
+    return start(*arguments, cwd=cwd, prelude=prelude).wait()
 
 
 def share_imports() -> Any:
@@ -249,8 +249,10 @@ def _fork_server(spawn: Callable[..., int], path: bytes, words: Sequence[Any], p
         if descriptor > 2 and descriptor not in passed:
             with suppress(OSError):
                 os.close(descriptor)
-    exec(words[-1], {})
-    os._exit(0)
+    try:
+        exec(words[-1], {})
+    finally:
+        os._exit(0)  # it is a copy of the command, which goes on elsewhere
 
 
 def _run_command(prelude: str) -> NoReturn:
