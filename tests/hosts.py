@@ -198,6 +198,29 @@ def annotated(documents: Sequence[Document], types: Sequence[str]) -> list[Docum
     return out
 
 
+KNOWN = {"charity": ("treatment", "problem"), "mercy": ("test",)}
+"""Which types two hospitals annotate; what the other one does, each leaves as text."""
+
+
+def own_labels(folder: Path, algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a config for these two hospitals, whose corpora are written to the folder."""
+    sites: dict[str, dict[str, Any]] = {}
+    for name, types in KNOWN.items():
+        made = {part: annotated(corpus(size, f"{name}{part}"), types) for part, size in (("train", 48), ("test", 16))}
+        sites[name] = {
+            part: str(write_corpus(folder / f"{name}-{part}.jsonl", documents)) for part, documents in made.items()
+        }
+    return {
+        "device": "cpu",
+        "task": {"name": "ner", "filters": 16, "hidden": 16, "character_width": 8},
+        "data": {"format": "json", "public": 0.2},
+        "sites": sites,
+        "model": {"encoder": "words"},
+        "training": {"learning_rate": 5e-3, "optimizer": "adam", "batch_size": 8},
+        "algorithm": algorithm,
+    }
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
