@@ -27,6 +27,7 @@ from transformers import (
     RobertaModel,
 )
 
+from grandrounds import subprocesses
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import documents_json
 from grandrounds.models.encoder import Encoder
@@ -237,6 +238,16 @@ def tiny_config(corpora: Path, encoder_folder: Callable[[str], Path]) -> TinyCon
         return content
 
     return make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_imports() -> Iterator[None]:
+    """A worker process takes 6 s of CPU for its imports, so they are forked from one that has them."""
+    from tests.cli.commands import share_imports
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocesses, "multiprocessing", share_imports())
+        yield
 
 
 @pytest.fixture

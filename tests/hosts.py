@@ -12,8 +12,13 @@ from typing import Any
 
 import tomli_w
 
+from grandrounds.config.schema import load_config
 from grandrounds.data.documents import Document, Span
-from grandrounds.deployment.keys import make_authority
+from grandrounds.deployment.consortium import Founded, create
+from grandrounds.deployment.enrolment import read_enrolment
+from grandrounds.deployment.handler import MessageHandler
+from grandrounds.deployment.keys import make_authority, make_key
+from grandrounds.deployment.site import open_handler, read_holding
 from tests.cli.commands import Outcome, Running, run, start
 from tests.conftest import corpus, write_corpus
 
@@ -71,6 +76,23 @@ class Hosts:
         for site in SITES:
             self.enrol(site)
         return self
+
+    def found_here(self) -> Hosts:
+        """The same in this process, for tests that open the sites' handlers themselves."""
+        where = {"hosts": ["127.0.0.1"], "port": 8000, "bind": "127.0.0.1"}
+        create(
+            self.root, Founded(name="test", sites=list(SITES), data=str(self.folder), **where), load_config(self.config)
+        )
+        for site in SITES:
+            enrolment = read_enrolment(self.enrolment(site))
+            enrolment.key.parent.mkdir()
+            make_key(enrolment.key, enrolment.public_key)
+        return self
+
+    def handler(self, site: str, data: Path | None = None) -> MessageHandler:
+        enrolment = read_enrolment(self.enrolment(site))
+        held = read_holding(enrolment, [data or self.folder / f"{site}.jsonl"], "json")
+        return open_handler(enrolment, held, print)
 
     def enrol(self, site: str) -> None:
         """The site makes its key, and its public half goes back."""
@@ -174,6 +196,29 @@ def annotated(documents: Sequence[Document], types: Sequence[str]) -> list[Docum
         mentions = tuple(m for m in document.mentions if m.type in types)
         out.append(replace(document, mentions=mentions, entities=(), relations=()))
     return out
+
+
+KNOWN = {"charity": ("treatment", "problem"), "mercy": ("test",)}
+"""Which types two hospitals annotate; what the other one does, each leaves as text."""
+
+
+def own_labels(folder: Path, algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a config for these two hospitals, whose corpora are written to the folder."""
+    sites: dict[str, dict[str, Any]] = {}
+    for name, types in KNOWN.items():
+        made = {part: annotated(corpus(size, f"{name}{part}"), types) for part, size in (("train", 48), ("test", 16))}
+        sites[name] = {
+            part: str(write_corpus(folder / f"{name}-{part}.jsonl", documents)) for part, documents in made.items()
+        }
+    return {
+        "device": "cpu",
+        "task": {"name": "ner", "filters": 16, "hidden": 16, "character_width": 8},
+        "data": {"format": "json", "public": 0.2},
+        "sites": sites,
+        "model": {"encoder": "words"},
+        "training": {"learning_rate": 5e-3, "optimizer": "adam", "batch_size": 8},
+        "algorithm": algorithm,
+    }
 
 
 def free_port() -> int:

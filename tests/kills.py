@@ -50,7 +50,7 @@ class Federation:
 
     def killed(self, name: str, delay: float, workers: int = 1) -> bool:
         """Whether the run was still going on after so many seconds, and so was killed."""
-        running = start(*self.command(name, workers))
+        running = start(*self.command(name, workers), fresh_workers=True)
         if running.ended(delay):
             running.wait().good()
             return False

@@ -22,7 +22,7 @@ from typing import Any
 import grandrounds
 from tests.conftest import DISTANT_RE, DOCUMENT_RE, corpus, make_encoder_folder, write_corpus
 from tests.deployment.grids import run_over_grid
-from tests.hosts import annotated
+from tests.hosts import own_labels
 from tests.simulation.crashes import metrics, timeless
 
 LINE = ("round", "exchange", "site", "direction", "kind", "bytes", "digest")
@@ -108,7 +108,7 @@ def cases(folder: Path) -> Iterator[tuple[str, Content]]:
     )
     yield "ner/fedavg", {**base, "task": {"name": "ner"}}
     for name, options in (("fedner", {"batch": 16, "iterations": 3}), ("local_only", {})):
-        yield f"ner/{name}", own_labels(folder, {"name": name, **options})
+        yield f"ner/{name}", {**own_labels(folder, {"name": name, **options}), **rounds()}
 
 
 def rounds(**more: Any) -> Content:
@@ -131,26 +131,6 @@ def shared(folder: Path) -> Content:
         "model": {"encoder": str(make_encoder_folder("bert", folder / "bert"))},
         "training": {"epochs": 1, "batch_size": 8, "learning_rate": 2e-3},
         "algorithm": {"name": "fedavg"},
-        **rounds(),
-    }
-
-
-def own_labels(folder: Path, algorithm: Content) -> Content:
-    """Two hospitals that annotate different types."""
-    sites = {}
-    for name, types in {"charity": ("treatment", "problem"), "mercy": ("test",)}.items():
-        made = {part: annotated(corpus(size, f"{name}{part}"), types) for part, size in (("train", 48), ("test", 16))}
-        sites[name] = {
-            part: str(write_corpus(folder / f"{name}-{part}.jsonl", documents)) for part, documents in made.items()
-        }
-    return {
-        "device": "cpu",
-        "task": {"name": "ner", "filters": 16, "hidden": 16, "character_width": 8},
-        "data": {"format": "json", "public": 0.2},
-        "sites": sites,
-        "model": {"encoder": "words"},
-        "training": {"learning_rate": 5e-3, "optimizer": "adam", "batch_size": 8},
-        "algorithm": algorithm,
         **rounds(),
     }
 

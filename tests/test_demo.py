@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from grandrounds.cli.demo import ALGORITHMS, _less
 from grandrounds.reports.tables import ComparisonRow
+from tests.cli.commands import run
 from tests.data.counting import counting_words
 
-FEWER = ("data.options.notes=6", "model.warm_up=1", "federation.rounds=4", "federation.evaluate_every=4")
+FEWER = ("data.options.notes=2", "model.warm_up=1", "federation.rounds=1", "federation.evaluate_every=1")
 
 
 def demo(out: Path, seeds: int, *overrides: str) -> dict[str, float]:
     """Mean test F1 by algorithm."""
-    options = ["--out", str(out), "--seeds", str(seeds), "--json"]
-    command = [sys.executable, "-m", "grandrounds", "demo", *overrides, *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = run("demo", *overrides, "--out", out, "--seeds", str(seeds), "--json").json()
     assert (out / "report.html").stat().st_size > 10_000
-    return {row["name"]: row["f1_mean"] for row in json.loads(done.stdout)}
+    return {row["name"]: row["f1_mean"] for row in rows}
 
 
 def test_the_demo_says_how_much_less_predictions_are() -> None:
@@ -41,7 +37,7 @@ def tells_the_story(f1: dict[str, float]) -> None:
 
 
 def test_the_demo_runs_its_five_arms_and_writes_a_report_and_a_model(tmp_path: Path) -> None:
-    """On a tenth of its notes; what they come to is for make real, for it takes minutes."""
+    """On a thirtieth of its notes; what they come to is for make real, for it takes minutes."""
     f1 = demo(tmp_path / "demo", 1, *FEWER)
     assert {*ALGORITHMS} <= f1.keys()
     assert all(0 <= score <= 1 for score in f1.values())

@@ -66,7 +66,7 @@ Live.finished_round = lambda self, round: round.round == 3 and os.kill(os.getpid
 
 def test_killed_with_two_workers_it_ends_with_the_bits_of_one_and_leaves_no_process(federation: Any) -> None:
     disturbed = federation("local_only")
-    running = start(*disturbed.command("two-workers", workers=2))
+    running = start(*disturbed.command("two-workers", workers=2), fresh_workers=True)
     running.until(disturbed.folder / "two-workers" / "checkpoints" / "round-00002")
     assert sum("spawn_main" in command for command in running.family().values()) == 2
     assert end(running)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,18 +13,15 @@ import torch
 from safetensors.torch import load_file
 
 import grandrounds
-from grandrounds.config.schema import load_config
-from grandrounds.deployment.consortium import Founded, create
 from grandrounds.deployment.enrolment import read_enrolment
-from grandrounds.deployment.keys import make_key
-from grandrounds.deployment.site import open_handler, read_holding
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.state import TensorState
 from grandrounds.registry import ALGORITHMS, FORMATS, TASKS
 from grandrounds.simulation.prepare import prepare
+from tests.cli.commands import run
 from tests.conftest import TinyConfig, corpus
 from tests.deployment.grids import run_over_grid
-from tests.hosts import SITES, Hosts
+from tests.hosts import Hosts
 from tests.simulation.crashes import models
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "scaffold" / "src"
@@ -111,27 +107,16 @@ def test_an_algorithm_that_nobody_imported_is_unknown(tiny_config: TinyConfig, t
 
 def test_the_option_import_brings_it_to_a_command(scaffold: str, tmp_path: Path) -> None:
     command = ("run", EXAMPLE.parent / "scaffold.toml", "imports=[]", "--import", scaffold, "--out", tmp_path / "run")
-    small = (
-        "federation.rounds=1",
-        "data.options.notes=6",
-        "model.warm_up=0",
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "grandrounds", *map(str, command), *small], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    small = ("federation.rounds=1", "data.options.notes=6", "model.warm_up=0")
+    run(*command, *small, prelude=f"import sys\nsys.path.insert(0, {str(EXAMPLE)!r})").good()
     assert (tmp_path / "run" / "model" / "model.safetensors").exists()
 
 
 @pytest.fixture
 def hosts(tmp_path: Path, encoder_folder: Callable[[str], Path], scaffold: str) -> Hosts:
     """A federation that runs the example."""
-    made = Hosts(tmp_path, encoder_folder("bert"), algorithm={"name": "scaffold"}, training=SGD, imports=[scaffold])
-    founded = Founded(
-        name="test", sites=list(SITES), hosts=["127.0.0.1"], port=8000, bind="127.0.0.1", data=str(made.folder)
-    )
-    create(made.root, founded, load_config(made.config))
-    return made
+    own = {"algorithm": {"name": "scaffold"}, "training": SGD, "imports": [scaffold]}
+    return Hosts(tmp_path, encoder_folder("bert"), **own).found_here()
 
 
 def test_a_site_loads_only_what_its_own_file_names(hosts: Hosts, scaffold: str) -> None:
@@ -144,11 +129,8 @@ def test_a_site_loads_only_what_its_own_file_names(hosts: Hosts, scaffold: str) 
     ):
         _ = read_enrolment(folder).terms
     (folder / "site.toml").write_text((folder / "site.toml").read_text() + f'imports = ["{scaffold}"]\n')
-    enrolment = read_enrolment(folder)
-    enrolment.key.parent.mkdir()
-    make_key(enrolment.key, enrolment.public_key)
-    open_handler(enrolment, read_holding(enrolment, [hosts.folder / "mercy.jsonl"], "json"), print)
-    assert enrolment.terms.config.algorithm["name"] == "scaffold"
+    hosts.handler("mercy")
+    assert read_enrolment(folder).terms.config.algorithm["name"] == "scaffold"
 
 
 def test_terms_that_name_modules_are_refused(hosts: Hosts) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import grandrounds
+from grandrounds import subprocesses
 from grandrounds.errors import ConfigError
 from tests.conftest import TinyConfig, corpus, write_corpus
 
@@ -57,8 +59,9 @@ def test_read_gives_the_documents_of_all_paths(tmp_path: Path) -> None:
 
 
 def test_compare_runs_each_arm_and_says_how_far_it_is_from_the_baseline(
-    tiny_config: TinyConfig, tmp_path: Path
+    tiny_config: TinyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(subprocesses, "multiprocessing", multiprocessing)  # new interpreters, as for users
     arms = ["fedavg", "fedatt"]
     rows = grandrounds.compare(
         tiny_config(), arms, overrides={"federation.rounds": 1}, out=tmp_path, baseline="fedatt", processes=2

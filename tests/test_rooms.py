@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,22 +59,29 @@ def test_only_doors_import_by_name() -> None:
     assert dynamic == DYNAMIC
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "from grandrounds.simulation import run",
-        "from grandrounds import simulation",
-        "from ..simulation import run",
-        "def f():\n    import grandrounds.simulation.run",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from grandrounds.simulation.run import run",
-    ],
-)
-def test_an_import_upwards_breaks_the_contract(line: str, tmp_path: Path) -> None:
-    shutil.copytree(ROOT, tmp_path / "grandrounds", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "grandrounds/federation/upwards.py").write_text(line + "\n", encoding="utf-8")
-    ended = lint_imports(tmp_path)
-    assert ended.returncode == 1
-    assert "grandrounds.federation.upwards -> grandrounds.simulation" in ended.stdout
+UPWARDS = {
+    "absolute": "from grandrounds.simulation import run",
+    "package": "from grandrounds import simulation",
+    "relative": "from ..simulation import run",
+    "late": "def f():\n    import grandrounds.simulation.run",
+    "typed": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from grandrounds.simulation.run import run",
+}
+
+
+@pytest.fixture(scope="module")
+def upwards(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """What import-linter says of a package with a module for each form of an import upwards."""
+    folder = tmp_path_factory.mktemp("upwards")
+    shutil.copytree(ROOT, folder / "grandrounds", ignore=shutil.ignore_patterns("__pycache__"))
+    for form, line in UPWARDS.items():
+        (folder / f"grandrounds/federation/{form}.py").write_text(line + "\n", encoding="utf-8")
+    return lint_imports(folder)
+
+
+@pytest.mark.parametrize("form", UPWARDS)
+def test_an_import_upwards_breaks_the_contract(form: str, upwards: subprocess.CompletedProcess[str]) -> None:
+    assert upwards.returncode == 1
+    assert f"grandrounds.federation.{form} -> grandrounds.simulation" in upwards.stdout
 
 
 def test_imports_point_downwards() -> None:
@@ -85,3 +93,12 @@ def test_the_walk_sees_what_it_must_refuse() -> None:
     assert unpickles("import pickle") == ["pickle"]
     assert unpickles("import torch\nx = torch.load('a')") == ["torch.load"]
     assert unpickles("from torch import load") == ["torch.load"]
+
+
+def test_no_module_imports_a_test_module() -> None:
+    """What several tests need is a helper or a fixture."""
+    importing = re.compile(r"^\s*(from|import) tests\.\S*\btest_", re.MULTILINE)
+    assert importing.search("from tests.models.test_elmo import write")
+    files = sorted((PROJECT / "tests").rglob("*.py"))
+    assert len(files) > 100
+    assert [path.name for path in files if importing.search(path.read_text(encoding="utf-8"))] == []

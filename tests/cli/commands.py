@@ -1,6 +1,7 @@
 """Commands as a shell runs them: real processes with exit codes and signals.
 
-Importing torch takes 5 seconds, so one process imports everything once and forks a child for each command.
+Importing torch takes 5 seconds, so one process imports everything once and forks a child for each command. The worker
+processes of such a command are forked, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import pkgutil
 import signal
@@ -18,15 +20,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import count
+from multiprocessing import util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import grandrounds
+from grandrounds import subprocesses
 
 PRELOADED = (
     "click",
@@ -124,17 +129,32 @@ class Running:
         raise AssertionError(f"{why}: {self._stderr.read_text('utf-8')}")
 
 
-def start(*arguments: str | Path, cwd: Path | None = None, prelude: str = "") -> Running:
-    """Start `grandrounds ARGUMENTS`; `prelude` is Python that its process runs first."""
+def start(*arguments: str | Path, cwd: Path | None = None, prelude: str = "", fresh_workers: bool = False) -> Running:
+    """Start `grandrounds ARGUMENTS`; `prelude` is Python that its process runs first.
+
+    With `fresh_workers` its worker processes are new interpreters, as they are for users.
+    """
     scratch = _scratch()
     number = next(NUMBERS)
     stdout, stderr = scratch / f"{number}.out", scratch / f"{number}.err"
-    request = {"argv": ["grandrounds", *map(str, arguments)], "cwd": str(cwd or scratch), "prelude": prelude}
+    request = {
+        "argv": ["grandrounds", *map(str, arguments)],
+        "cwd": str(cwd or scratch),
+        "prelude": prelude,
+        "fresh": fresh_workers,
+    }
     return Running(_ask({**request, "stdout": str(stdout), "stderr": str(stderr)}), stdout, stderr)
 
 
 def run(*arguments: str | Path, cwd: Path | None = None, prelude: str = "") -> Outcome:
     return start(*arguments, cwd=cwd, prelude=prelude).wait()
+
+
+def share_imports() -> Any:
+    """How worker processes start from now on: forked from one process that has imported torch for all of them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["grandrounds.simulation.sweep", *PRELOADED])
+    return SimpleNamespace(get_context=lambda method: context, parent_process=multiprocessing.parent_process)
 
 
 @cache
@@ -214,6 +234,25 @@ def _become(request: Mapping[str, Any]) -> None:
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     os.chdir(request["cwd"])
     sys.argv = request["argv"]
+    if not request["fresh"]:
+        subprocesses.multiprocessing = share_imports()  # type: ignore[attr-defined]
+        util.spawnv_passfds = partial(_fork_server, util.spawnv_passfds)  # type: ignore[attr-defined]
+
+
+def _fork_server(spawn: Callable[..., int], path: bytes, words: Sequence[Any], passed: Sequence[int]) -> int:
+    """The process that workers are forked from is itself forked from this one, so it need not import anything."""
+    if "forkserver" not in str(words[-1]):
+        return spawn(path, words, passed)
+    if pid := os.fork():
+        return pid
+    for descriptor in map(int, os.listdir("/dev/fd")):
+        if descriptor > 2 and descriptor not in passed:
+            with suppress(OSError):
+                os.close(descriptor)
+    try:
+        exec(words[-1], {})
+    finally:
+        os._exit(0)  # it is a copy of the command, which goes on elsewhere
 
 
 def _run_command(prelude: str) -> NoReturn:

@@ -13,16 +13,14 @@ import pytest
 import tomli_w
 
 import grandrounds
-from grandrounds.config.schema import load_config
-from grandrounds.deployment.consortium import Consortium, Founded, create, server_setup
+from grandrounds.deployment.consortium import Consortium, server_setup
 from grandrounds.deployment.dry_run import dry_run
 from grandrounds.deployment.enrolment import read_enrolment
 from grandrounds.deployment.flower.grid import Letter
 from grandrounds.deployment.handler import MessageHandler
 from grandrounds.deployment.handshake import Handshake
-from grandrounds.deployment.keys import make_key
 from grandrounds.deployment.protocol import Hello, Refused, Request, decode
-from grandrounds.deployment.site import open_handler, read_holding
+from grandrounds.deployment.site import read_holding
 from grandrounds.deployment.terms import read_terms
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
 from tests.conftest import corpus, sentence, write_corpus
@@ -32,21 +30,7 @@ from tests.hosts import SITES, Hosts
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Callable[[str], Path]) -> Hosts:
-    made = Hosts(tmp_path_factory.mktemp("consortium"), encoder_folder("bert"))
-    founded = Founded(
-        name="test", sites=list(SITES), hosts=["127.0.0.1"], port=8000, bind="127.0.0.1", data=str(made.folder)
-    )
-    create(made.root, founded, load_config(made.config))
-    for site in SITES:
-        enrolment = read_enrolment(made.enrolment(site))
-        enrolment.key.parent.mkdir()
-        make_key(enrolment.key, enrolment.public_key)
-    return made
-
-
-def handler(hosts: Hosts, site: str, data: Path | None = None) -> MessageHandler:
-    enrolment = read_enrolment(hosts.enrolment(site))
-    return open_handler(enrolment, read_holding(enrolment, [data or hosts.folder / f"{site}.jsonl"], "json"), print)
+    return Hosts(tmp_path_factory.mktemp("consortium"), encoder_folder("bert")).found_here()
 
 
 class Liar:
@@ -83,7 +67,7 @@ def handshake(hosts: Hosts, made: Any, saved: Path, watcher: Any = None) -> Hand
 
 
 def test_sites_that_fit_are_registered_and_known_again(hosts: Hosts, tmp_path: Path) -> None:
-    made = {site: handler(hosts, site) for site in SITES}
+    made = {site: hosts.handler(site) for site in SITES}
     first = handshake(hosts, made, tmp_path / "saved.json").open(3, lambda: None, 1.0)
     assert [(site.site, site.counts["examples"]) for site in first] == [(site, 24) for site in SITES]
     assert first[0].labels == ["None", "TeRP", "TrIP"]
@@ -109,7 +93,7 @@ LIES: list[tuple[dict[str, Any], str]] = [
 def test_a_site_that_does_not_fit_is_refused_and_told(
     hosts: Hosts, tmp_path: Path, lies: dict[str, Any], sentence: str
 ) -> None:
-    made: Any = {site: handler(hosts, site) for site in SITES}
+    made: Any = {site: hosts.handler(site) for site in SITES}
     made["mercy"] = liar = Liar(made["mercy"], **lies)
     with pytest.raises(ConfigError, match=sentence) as refusal:
         handshake(hosts, made, tmp_path / "saved.json").open(3, lambda: None, 1.0)
@@ -119,9 +103,9 @@ def test_a_site_that_does_not_fit_is_refused_and_told(
 
 
 def test_a_site_whose_data_changed_since_round_1_is_refused_and_the_others_go_on(hosts: Hosts, tmp_path: Path) -> None:
-    made = {site: handler(hosts, site) for site in SITES}
+    made = {site: hosts.handler(site) for site in SITES}
     first = handshake(hosts, made, tmp_path / "saved.json").open(3, lambda: None, 1.0)
-    made["mercy"] = handler(hosts, "mercy", write_corpus(tmp_path / "fewer.jsonl", corpus(12)))
+    made["mercy"] = hosts.handler("mercy", write_corpus(tmp_path / "fewer.jsonl", corpus(12)))
     heard = Heard()
     assert handshake(hosts, made, tmp_path / "saved.json", heard).open(3, lambda: None, 1.0) == first
     sentence = "site 'mercy' has other data than when the run began; start a new run"
@@ -129,7 +113,7 @@ def test_a_site_whose_data_changed_since_round_1_is_refused_and_the_others_go_on
 
 
 def test_a_withdrawn_key_is_said_and_a_torn_registration_explained(hosts: Hosts, tmp_path: Path) -> None:
-    made, saved, heard = {site: handler(hosts, site) for site in SITES}, tmp_path / "saved.json", Heard()
+    made, saved, heard = {site: hosts.handler(site) for site in SITES}, tmp_path / "saved.json", Heard()
     handshake(hosts, made, saved).open(3, lambda: None, 1.0)
     two = handshake(hosts, made, saved, heard)
     two._keys = {site: key for site, key in two._keys.items() if site != "mercy"}
@@ -141,14 +125,14 @@ def test_a_withdrawn_key_is_said_and_a_torn_registration_explained(hosts: Hosts,
 
 
 def test_where_enough_fit_the_others_go_on_without_the_misfit(hosts: Hosts, tmp_path: Path) -> None:
-    made: Any = {site: handler(hosts, site) for site in SITES}
+    made: Any = {site: hosts.handler(site) for site in SITES}
     made["mercy"] = Liar(made["mercy"], version="9.9")
     met = handshake(hosts, made, tmp_path / "saved.json").open(2, lambda: None, 1.0)
     assert [site.site for site in met] == ["charity", "general"]
 
 
 def test_a_site_with_another_public_set_is_named(hosts: Hosts, tmp_path: Path) -> None:
-    made: Any = {site: handler(hosts, site) for site in SITES}
+    made: Any = {site: hosts.handler(site) for site in SITES}
     made["mercy"] = Liar(made["mercy"], public=["beefbeefbeefbeef"])
     heard = Heard()
     handshake(hosts, made, tmp_path / "saved.json", heard).open(3, lambda: None, 1.0)
@@ -179,7 +163,7 @@ def test_labels_that_the_federation_does_not_know_are_refused_at_home(hosts: Hos
     strange = sentence("d", ["The ", ("aspirin", "treatment"), " hid ", ("pain", "problem"), " ."], {(0, 1): "Hides"})
     write_corpus(tmp_path / "strange.jsonl", [*corpus(8), strange])
     with pytest.raises(DataError, match=r"relation type 'Hides' is not in the label set \(TeRP, TrIP\)"):
-        handler(hosts, "mercy", tmp_path / "strange.jsonl")
+        hosts.handler("mercy", tmp_path / "strange.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +196,7 @@ def test_a_rehearsal_lists_what_would_leave(hosts: Hosts) -> None:
 
 
 def test_a_site_that_comes_after_the_run_began_is_told(hosts: Hosts, tmp_path: Path) -> None:
-    made = {site: handler(hosts, site) for site in SITES}
+    made = {site: hosts.handler(site) for site in SITES}
     grid = MemoryGrid(apps(made))
     grid.away = {"mercy"}
     transport = over(grid, tmp_path)

@@ -64,13 +64,6 @@ def small(out: Path, **changes: Any) -> ReproduceOptions:
     return ReproduceOptions(out, **{"corpus": "synthetic", "rounds": 2, "overrides": SHRUNK, **changes})
 
 
-@pytest.fixture(scope="module")
-def all_targets(tmp_path_factory: pytest.TempPathFactory) -> All:
-    """Both tables and F1 by cycle, run once."""
-    out = tmp_path_factory.mktemp("reproduced")
-    return out, run_all(PAPER, lambda name: small(out))
-
-
 def arm(out: Path, corpus: str, name: str) -> Path:
     return out / "arms" / corpus / f"{name}-seed1"
 

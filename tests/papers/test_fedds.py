@@ -37,13 +37,6 @@ def small(out: Path, **changes: Any) -> ReproduceOptions:
     )
 
 
-@pytest.fixture(scope="module")
-def all_targets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, InProcess]:
-    """Every table and figure, run once."""
-    out = tmp_path_factory.mktemp("reproduced")
-    return out, run_all(PAPER, lambda name: small(out))
-
-
 def result(out: Path, arm: str) -> dict[str, Any]:
     return dict(json.loads((out / "arms" / "synthetic-bags" / arm / "result.json").read_text("utf-8")))
 

@@ -36,13 +36,6 @@ def small(out: Path, **changes: Any) -> ReproduceOptions:
     return ReproduceOptions(out, **settings)
 
 
-@pytest.fixture(scope="module")
-def all_targets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, InProcess]:
-    """Every table and figure, run once."""
-    out = tmp_path_factory.mktemp("reproduced")
-    return out, run_all(PAPER, lambda name: small(out))
-
-
 def one_arm(study: Study) -> PaperTable:
     runs = study.run("synthetic", {"fedavg": {"algorithm.name": "fedavg"}})
     return PaperTable(

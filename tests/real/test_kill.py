@@ -27,7 +27,7 @@ def test_ctrl_c_reaches_workers_too_and_is_still_one_sentence(federation: Any) -
     """A terminal sends it to all processes of a command at once."""
     disturbed = federation("local_only")
     folder: Path = disturbed.folder / "interrupted"
-    running = start(*disturbed.command("interrupted", workers=2))
+    running = start(*disturbed.command("interrupted", workers=2), fresh_workers=True)
     running.until(folder / "checkpoints" / "round-00001")
     os.killpg(running.pid, signal.SIGINT)
     assert "--resume goes on" in running.wait(5).complaint(130)

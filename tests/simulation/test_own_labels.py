@@ -15,36 +15,21 @@ from grandrounds.config.schema import make_config
 from grandrounds.data.synthetic import synthesize
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.simulation.prepare import Simulation, prepare
-from tests.conftest import TinyConfig, corpus, write_corpus
+from tests.conftest import TinyConfig, corpus
 from tests.deployment.grids import run_over_grid
-from tests.hosts import annotated
+from tests.hosts import KNOWN, own_labels
 from tests.simulation.crashes import metrics, models, timeless
 
 Content = Callable[..., dict[str, Any]]
-KNOWN = {"charity": ("treatment", "problem"), "mercy": ("test",)}
-"""Which types each hospital annotates; what the other one does, it leaves as text."""
 
 
 @pytest.fixture
 def content(tmp_path: Path) -> Content:
     def make(algorithm: dict[str, Any], sites: dict[str, dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
-        tables = {}
-        for name, types in KNOWN.items():
-            for part, size in (("train", 48), ("test", 16)):
-                write_corpus(tmp_path / f"{name}-{part}.jsonl", annotated(corpus(size, f"{name}{part}"), types))
-            tables[name] = {part: str(tmp_path / f"{name}-{part}.jsonl") for part in ("train", "test")}
-            tables[name] |= (sites or {}).get(name, {})
-        return {
-            "device": "cpu",
-            "task": {"name": "ner", "filters": 16, "hidden": 16, "character_width": 8},
-            "data": {"format": "json", "public": 0.2},
-            "sites": tables,
-            "model": {"encoder": "words"},
-            "training": {"learning_rate": 5e-3, "optimizer": "adam", "batch_size": 8},
-            "federation": {"rounds": 3},
-            "algorithm": algorithm,
-            **more,
-        }
+        made = {**own_labels(tmp_path, algorithm), "federation": {"rounds": 3}, **more}
+        for name, own in (sites or {}).items():
+            made["sites"][name] |= own
+        return made
 
     return make
 

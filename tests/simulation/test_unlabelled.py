@@ -14,12 +14,11 @@ import grandrounds
 from grandrounds.config.schema import load_config, make_config
 from grandrounds.data.documents import Document
 from grandrounds.data.synthetic import synthesize
-from grandrounds.deployment.consortium import Founded, create, server_setup
+from grandrounds.deployment.consortium import server_setup
 from grandrounds.deployment.dry_run import dry_run
 from grandrounds.deployment.enrolment import read_enrolment
 from grandrounds.deployment.handshake import Handshake
-from grandrounds.deployment.keys import make_key
-from grandrounds.deployment.site import open_handler, read_holding
+from grandrounds.deployment.site import read_holding
 from grandrounds.deployment.terms import read_terms
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.runs.folder import RunFolder
@@ -245,16 +244,7 @@ def test_the_student_of_feded_learns_from_all_of_them(tiny_config: TinyConfig, t
 def hosts(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Callable[[str], Path], text: Path) -> Hosts:
     algorithm = {"name": "feded", "upload": "labels", "average": "probabilities"}
     folder = tmp_path_factory.mktemp("hosts")
-    made = Hosts(folder, encoder_folder("bert"), algorithm=algorithm, data__unlabelled=str(text))
-    founded = Founded(
-        name="test", sites=list(SITES), hosts=["127.0.0.1"], port=8000, bind="127.0.0.1", data=str(folder)
-    )
-    create(made.root, founded, load_config(made.config))
-    for site in SITES:
-        enrolment = read_enrolment(made.enrolment(site))
-        enrolment.key.parent.mkdir()
-        make_key(enrolment.key, enrolment.public_key)
-    return made
+    return Hosts(folder, encoder_folder("bert"), algorithm=algorithm, data__unlabelled=str(text)).found_here()
 
 
 def test_between_hosts_the_bits_are_those_of_one_process(hosts: Hosts, tmp_path: Path) -> None:
@@ -262,12 +252,7 @@ def test_between_hosts_the_bits_are_those_of_one_process(hosts: Hosts, tmp_path:
     setup = server_setup(config, hosts.folder, terms)
     assert setup.public is not None
     assert terms.public == (24 + 20, setup.public.digest)
-    handlers = {}
-    for site in SITES:
-        enrolment = read_enrolment(hosts.enrolment(site))
-        handlers[site] = open_handler(
-            enrolment, read_holding(enrolment, [hosts.folder / f"{site}.jsonl"], "json"), print
-        )
+    handlers = {site: hosts.handler(site) for site in SITES}
     transport = over(MemoryGrid(apps(handlers)), tmp_path)
     keys: Any = dict.fromkeys(SITES)
     watcher: Any = Silent()
