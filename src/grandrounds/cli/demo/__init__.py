@@ -110,9 +110,10 @@ def summary(chapter: Chapter, rows: Sequence[ComparisonRow]) -> str:
     by_name = {row.name: row for row in rows}
     together, alone = (by_name[name] for name in chapter.arms)
     sent = byte_size(1e6 * (together.mb_up_per_site_round or 0.0))
+    lower = "" if together.objective.direction == "higher" else " (lower is better)"
     return (
         f"{chapter.title}: {together.objective.name} {together.judged_mean:.3f} together, {alone.judged_mean:.3f} for "
-        f"a hospital alone. What a hospital sent in a round: {chapter.travels}, {sent}."
+        f"a hospital alone{lower}. What a hospital sent in a round: {chapter.travels}, {sent}."
     )
 
 
