@@ -55,12 +55,10 @@ def test_files_in_the_releases_folders_become_a_document(tmp_path: Path):
 def test_files_beside_one_another_and_in_the_test_releases_folders_are_found(tmp_path: Path):
     flat = lay_out(tmp_path / "flat", "a.txt", "a.con", "a.rel")
     test = lay_out(tmp_path / "test", "test_data/a.txt", "standard/concepts/a.con", "standard/rel/a.rel")
-    (test / "standard" / "a.ast").write_text("")
     (one,) = read(flat, "i2b2-2010").documents
     other = read(test, "i2b2-2010")
     assert other.documents == (one,) == read(flat / "a.txt", "i2b2-2010").documents
     assert one.attributes == {}
-    assert other.warnings["assertion files (.ast) left unread"] == 1
 
 
 def test_hospitals_with_the_same_file_names_are_kept_apart(tmp_path: Path):
@@ -95,6 +93,75 @@ def test_concepts_alone_are_enough_for_tagging(tmp_path: Path):
     assert corpus.documents == (replace(with_relations, relations=()),)
     assert corpus.warnings["texts without relations (.rel), read as having none"] == 1
     assert all(corpus.documents[0].sentence_of(mention) is not None for mention in with_relations.mentions)
+
+
+AST_TEXT = (
+    "No fever , possible pneumonia .\nMother had asthma ; dyspnea on exertion ; return for bleeding ; Chest pain .\n"
+)
+AST = (
+    'c="fever" 1:1 1:1||t="problem"||a="absent"\n'
+    'c="pneumonia" 1:4 1:4||t="problem"||a="possible"\n'
+    'c="asthma" 2:2 2:2||t="problem"||a="associated_with_someone_else"\n'
+    'c="dyspnea" 2:4 2:4||t="problem"||a="conditional"\n'
+    'c="bleeding" 2:10 2:10||t="problem"||a="hypothetical"\n'
+    'c="chest pain" 2:12 2:13||t="problem"||a="present"\n'
+)
+
+
+def asserted(folder: Path, ast: str) -> Path:
+    concepts = "".join(line.rpartition("||")[0] + "\n" for line in AST.splitlines())
+    lay_out(folder, "beth/txt/a.txt", "beth/concept/a.con", "beth/rel/a.rel", AST_TEXT, concepts, "")
+    (folder / "beth/ast").mkdir()
+    (folder / "beth/ast/a.ast").write_text(ast)
+    return folder
+
+
+def test_assertions_become_attributes_of_their_mentions(tmp_path: Path):
+    corpus = read(asserted(tmp_path, AST), "i2b2-2010")
+    assert corpus.warnings == {}
+    (document,) = corpus.documents
+    assert [(document.surface(m), m.attributes["assertion"]) for m in document.mentions] == [
+        ("fever", "absent"),
+        ("pneumonia", "possible"),
+        ("asthma", "associated_with_someone_else"),
+        ("dyspnea", "conditional"),
+        ("bleeding", "hypothetical"),
+        ("Chest pain", "present"),
+    ]
+
+
+def test_of_two_assertions_of_a_problem_the_first_is_kept_and_the_other_counted(tmp_path: Path):
+    twice = AST + 'c="fever" 1:1 1:1||t="problem"||a="present"\nc="fever" 1:1 1:1||t="problem"||a="absent"\n'
+    corpus = read(asserted(tmp_path, twice), "i2b2-2010")
+    assert corpus.warnings == {"assertions that contradict an earlier one, which was kept": 1}
+    assert corpus.documents[0].mentions[0].attributes == {"assertion": "absent"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('c="fever" 1:1 1:1||t="problem"', "not an assertion line; expected c="),
+        (
+            'c="fever" 1:1 1:1||t="problem"||a="negative"',
+            "an assertion that i2b2-2010 does not have; it has present, abs",
+        ),
+        (
+            'c="no" 1:0 1:0||t="problem"||a="absent"',
+            "an assertion of the concept 0-2, which the .con file does not have",
+        ),
+        ('c="cough" 1:1 1:1||t="problem"||a="absent"', "mention 3-8 does not match the text there"),
+    ],
+)
+def test_a_bad_assertion_is_named_by_file_and_line(line: str, message: str, tmp_path: Path):
+    with pytest.raises(DataError, match=message) as caught:
+        read(asserted(tmp_path, AST + line + "\n"), "i2b2-2010")
+    assert "a.ast:7: " in str(caught.value)
+
+
+def test_assertions_without_a_text_are_refused(tmp_path: Path):
+    (asserted(tmp_path, AST) / "b.ast").write_text("")
+    with pytest.raises(DataError, match=r"b\.ast: no text of this name found"):
+        read(tmp_path, "i2b2-2010")
 
 
 def test_concepts_may_hold_quotes_and_cross_lines(tmp_path: Path):

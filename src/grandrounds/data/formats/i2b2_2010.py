@@ -1,10 +1,12 @@
-"""The 2010 i2b2/VA challenge: discharge summaries with concepts (.con) and relations (.rel).
+"""The 2010 i2b2/VA challenge: discharge summaries with concepts (.con), relations (.rel) and assertions (.ast).
 
     c="chest pain" 12:3 12:4||t="problem"
     c="aspirin" 12:0 12:0||r="TrAP"||c="chest pain" 12:3 12:4
+    c="chest pain" 12:3 12:4||t="problem"||a="present"
 
 Offsets are line:token, lines from 1 and tokens (between white space) from 0, both ends included. A line
-of the text is a sentence. A relation's head is the concept named first. The files may lie beside one
+of the text is a sentence. A relation's head is the concept named first. What is asserted of a problem becomes its
+mention's attribute "assertion". The files may lie beside one
 another or in folders, as released (`beth/txt`, `beth/concept`, `beth/rel`); a folder named after a
 hospital becomes the attribute "hospital". The pairs without a relation (class None) are not stored: a
 task makes them as candidate pairs of a sentence.
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
@@ -23,9 +25,11 @@ from grandrounds.data.sentences import join_sentences
 from grandrounds.errors import DataError
 
 HOSPITALS = frozenset({"beth", "partners", "upmc", "upmcd", "upmcp"})
+ASSERTIONS = ("present", "absent", "possible", "conditional", "hypothetical", "associated_with_someone_else")
 
 _CONCEPT = r'c="(.*)" (\d+):(\d+) (\d+):(\d+)'
 _CON = re.compile(rf'{_CONCEPT}\|\|t="([^"]*)"', re.ASCII | re.DOTALL)
+_AST = re.compile(rf'{_CONCEPT}\|\|t="([^"]*)"\|\|a="([^"]*)"', re.ASCII | re.DOTALL)
 _REL = re.compile(rf'{_CONCEPT}\|\|r="([^"]*)"\|\|{_CONCEPT}', re.ASCII | re.DOTALL)
 
 
@@ -35,14 +39,15 @@ def read(path: Path, warnings: Warnings) -> Iterator[Document]:
     texts = found[".txt"] if path.is_dir() else [path.with_suffix(".txt")]
     used: set[Path] = set()
     for text in texts:
-        concepts, relations = (_partner(text, found[suffix]) for suffix in (".con", ".rel"))
+        concepts, relations, assertions = (_partner(text, found[suffix]) for suffix in (".con", ".rel", ".ast"))
         hospital = next((part.lower() for part in reversed(text.parts[:-1]) if part.lower() in HOSPITALS), None)
-        files = Files(text, concepts, relations)
+        files = Files(text, concepts, relations, assertions)
         for name, partner in (("concepts (.con)", concepts), ("relations (.rel)", relations)):
             if partner is None:
                 warnings[f"texts without {name}, read as having none"] += 1
             else:
                 used.add(partner)
+        used.update({assertions} if assertions else ())
         yield parse(
             load(text),
             load(concepts) if concepts else "",
@@ -50,22 +55,22 @@ def read(path: Path, warnings: Warnings) -> Iterator[Document]:
             files,
             warnings,
             {"hospital": hospital} if hospital else {},
+            load(assertions) if assertions else "",
         )
     if path.is_dir():
-        for orphan in (*found[".con"], *found[".rel"]):
+        for orphan in (*found[".con"], *found[".rel"], *found[".ast"]):
             if orphan not in used:
                 raise DataError("no text of this name found; put its .txt beside it or in a folder 'txt'", path=orphan)
-        if found[".ast"]:
-            warnings["assertion files (.ast) left unread"] += len(found[".ast"])
 
 
 @dataclass(frozen=True)
 class Files:
-    """Where a document's three parts come from; for ids and messages."""
+    """Where a document's parts come from; for ids and messages."""
 
     text: Path
     concepts: Path | None
     relations: Path | None
+    assertions: Path | None = None
 
 
 def _partner(text: Path, candidates: Sequence[Path]) -> Path | None:
@@ -91,8 +96,9 @@ def parse(
     files: Files,
     warnings: Warnings,
     attributes: dict[str, str] | None = None,
+    assertions: str = "",
 ) -> Document:
-    """A document from the contents of its three files."""
+    """A document from the contents of its files."""
     grid = _token_grid(text)
     mentions: dict[tuple[int, int, str], Mention] = {}
     for i, row in _rows(concepts):
@@ -108,6 +114,17 @@ def parse(
             warnings["concepts given twice, kept once"] += 1
         else:
             mentions[start, end, mention.type] = mention
+    for i, row in _rows(assertions):
+        try:
+            key, value = _assertion(row, text, grid)
+            if key not in mentions:
+                raise DataError(f"an assertion of the concept {key[0]}-{key[1]}, which the .con file does not have")
+        except DataError as error:
+            raise error.at(files.assertions or files.text, i) from None
+        if mentions[key].attributes.get("assertion", value) != value:
+            warnings["assertions that contradict an earlier one, which was kept"] += 1
+        else:
+            mentions[key] = replace(mentions[key], attributes={"assertion": value})
     listed = tuple(mentions.values())
     by_span: dict[tuple[int, int], int] = {}
     for index, mention in enumerate(listed):
@@ -153,6 +170,16 @@ def _token_grid(text: str) -> list[list[Span]]:
     return grid
 
 
+def _assertion(row: str, text: str, grid: Sequence[Sequence[Span]]) -> tuple[tuple[int, int, str], str]:
+    found = _AST.fullmatch(row)
+    if not found:
+        raise DataError('not an assertion line; expected c="..." 12:3 12:5||t="problem"||a="present"')
+    start, end = _locate(found.groups()[:5], text, grid)
+    if found.group(7) not in ASSERTIONS:
+        raise DataError(f"an assertion that i2b2-2010 does not have; it has {', '.join(ASSERTIONS)}")
+    return (start, end, found.group(6)), found.group(7)
+
+
 def _relation(
     row: str,
     text: str,
@@ -195,4 +222,4 @@ def _locate(parts: Sequence[str], text: str, grid: Sequence[Sequence[Span]]) -> 
     return Span(start, end)
 
 
-FORMAT = Format("i2b2-2010", "folders with .txt, .con and .rel files", read, source="folder")
+FORMAT = Format("i2b2-2010", "folders with .txt, .con, .rel and .ast files", read, source="folder")
