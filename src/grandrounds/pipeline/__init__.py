@@ -1,0 +1,1 @@
+"""Saved models as one extractor: text -> mentions -> assertions -> links -> relations."""
