@@ -194,7 +194,7 @@ def connect(path: Path) -> sqlite3.Connection:
         there = database.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
         if {sql for (sql,) in there} != set(SCHEMA):
             raise GrandRoundsError(f"the dictionary '{path}' holds other tables than it should; {cure}")
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         database.close()
         raise damaged(path) from None
     except GrandRoundsError:

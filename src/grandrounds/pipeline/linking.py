@@ -128,7 +128,8 @@ class Dictionary:
         ids, where = np.unique(np.concatenate([found for found, _ in partial]), return_inverse=True)
         shared = np.bincount(where, np.concatenate([np.full(len(found), w) for found, w in partial]))
         weights = self._weights[ids]
-        most = (shared + np.minimum(left, np.maximum(weights - shared, 0))) / np.sqrt(total * weights)
+        with np.errstate(all="ignore"):  # weights of a damaged file may be anything
+            most = (shared + np.minimum(left, np.maximum(weights - shared, 0))) / np.sqrt(total * weights)
         enough = np.flatnonzero(most >= threshold - _ROUNDING)
         best: tuple[float, int] | None = None
         for i in enough[np.lexsort((ids[enough], -most[enough]))][:COMPARED]:
@@ -157,7 +158,7 @@ class Dictionary:
     def _intact(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.DatabaseError, IndexError, KeyError, TypeError, ValueError) as error:
+        except (sqlite3.DatabaseError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             if isinstance(error, sqlite3.ProgrammingError):  # closed, or another thread's: a mistake in the program
                 raise
             raise dictionary_file.damaged(self._path) from error
