@@ -28,6 +28,7 @@ from grandrounds.pipeline.linking import THRESHOLD, Dictionary, link_mentions, s
 from grandrounds.pipeline.names import normalise
 from grandrounds.runs.provenance import provenance
 
+COMMAND = "python experiments/linking.py --data DIR --out docs/results/linking.json"
 THRESHOLDS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
 FIRST_LINK = """
 import sys, time
@@ -52,7 +53,8 @@ def main() -> None:
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         result = {**on_cdr(wanted.data, Path(scratch)), "speed": speed(wanted.names, Path(scratch))}
-    wanted.out.write_text(json.dumps({**provenance(), **result}, indent=1) + "\n", encoding="utf-8")
+    content = {**provenance(), "command": COMMAND, **result}
+    wanted.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def on_cdr(data: Path, scratch: Path) -> dict[str, Any]:
@@ -170,7 +172,7 @@ def b_cubed(documents: Iterable[Document], grouping: Grouping) -> dict[str, floa
                 mentions += 1
     precision, recall = precision / mentions, recall / mentions
     f1 = 2 * precision * recall / (precision + recall)
-    return {"mentions": mentions, "precision": precision, "recall": recall, "f1": f1}
+    return {"mentions": int(mentions), "precision": precision, "recall": recall, "f1": f1}
 
 
 def speed(names: int, scratch: Path) -> dict[str, float]:

@@ -169,6 +169,18 @@ def test_a_bad_file_is_named_with_its_line_and_nothing_is_written(tmp_path: Path
         assert kept.counts["concepts"] == 8, "what was there before is whole"
 
 
+def test_a_file_is_not_compiled_onto_itself_and_a_folder_is_made(tmp_path: Path) -> None:
+    tsv = tmp_path / "names.tsv"
+    tsv.write_text(NAMES)
+    with pytest.raises(GrandRoundsError, match="would be replaced"):
+        Dictionary.build(tsv, tsv)
+    assert tsv.read_text() == NAMES
+    with Dictionary.build(tsv, tmp_path / "new 100%?#" / "d") as dictionary:
+        assert one(dictionary, "PCA") == Link("C2", "PCA", 1.0, "exact")
+    with pytest.raises(GrandRoundsError, match="could not be written"):
+        Dictionary.build(tsv, tmp_path)
+
+
 def test_the_same_file_gives_the_same_bytes(tmp_path: Path) -> None:
     build(tmp_path, NAMES).close()
     first = (tmp_path / "names.dictionary").read_bytes()

@@ -92,7 +92,10 @@ def write(tsv: Path, to: Path) -> Counter[str]:
     """Compile a dictionary; the file is there whole or not at all. Gives what was counted on the way."""
     part = to.with_name(f".{to.name}.{os.getpid()}.part")
     warnings = Counter[str]()
+    if to.absolute() == tsv.absolute():
+        raise GrandRoundsError(f"'{to}' would be replaced by what is compiled from it; give it another name")
     try:
+        to.parent.mkdir(parents=True, exist_ok=True)
         part.unlink(missing_ok=True)
         with closing(sqlite3.connect(part, isolation_level=None)) as database:
             database.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -187,7 +190,7 @@ def connect(path: Path) -> sqlite3.Connection:
     if pages * (65536 if page == 1 else page) != size:
         raise damaged(path)
     # immutable: no journal or lock file that lies beside it is looked at
-    database = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
+    database = sqlite3.connect(f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1", uri=True)
     try:
         database.execute("PRAGMA trusted_schema = OFF")
         database.execute("PRAGMA cell_size_check = ON")
