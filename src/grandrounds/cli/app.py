@@ -16,6 +16,7 @@ from grandrounds.cli import (
     evaluate,
     extract,
     federation,
+    link,
     map,
     report,
     reproduce,
@@ -49,6 +50,7 @@ app.add_typer(site.app, name="site")
 data.app.command("distant")(distant.distant)
 app.add_typer(data.app, name="data")
 app.add_typer(vocabulary.app, name="vocabulary")
+app.add_typer(link.app, name="link")
 app.add_typer(audit.app, name="audit")
 
 
