@@ -118,7 +118,7 @@ def _serve(ours: Enrolment, handler: MessageHandler, key: PrivateKey) -> None:
 
 
 def _say(sentence: str) -> None:
-    err.print(f"  {time.strftime('%H:%M:%S')} {sentence}", soft_wrap=True, markup=False)
+    err.print(f"  {time.strftime('%H:%M:%S')} {sentence}", soft_wrap=True)
 
 
 def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
@@ -133,7 +133,6 @@ def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
     out.print(
         f"Once, before round 1: counts {dict(us.counts)}, labels {list(us.labels)}, names and shapes of what is "
         "shared, versions of grandrounds and torch, digests of the terms, the tokenizer and the public sets held.",
-        markup=False,
         soft_wrap=True,
     )
     table = Table(title="What would leave")
@@ -151,9 +150,9 @@ def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
     out.print(table)
     for upload in uploads:
         if len(upload.tensors) > 3:
-            out.print(f"{upload.kind} of {upload.method}:", markup=False)
+            out.print(f"{upload.kind} of {upload.method}:")
             for name, shape in upload.tensors.items():
-                out.print(f"  {name}  {' x '.join(map(str, shape)) or 'a number'}", markup=False, soft_wrap=True)
+                out.print(f"  {name}  {' x '.join(map(str, shape)) or 'a number'}", soft_wrap=True)
 
 
 def _content(upload: Upload) -> str:
