@@ -30,7 +30,7 @@ from grandrounds.deployment.protocol import (
     encode,
     id_of,
 )
-from grandrounds.errors import GrandRoundsError
+from grandrounds.errors import GrandRoundsError, foreign
 from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.exchange import Answer
@@ -91,7 +91,7 @@ class MessageHandler:
             case Secret() as secret:
                 self._take_secret(secret)
             case Refused(why=why):
-                self._end("refused", why)
+                self._end("refused", foreign(why, 600))
             case Bye():
                 self._end("bye", "")
             case never:

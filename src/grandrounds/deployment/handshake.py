@@ -17,7 +17,7 @@ from grandrounds.deployment.flower.grid import Letter, OverGrid, Received, Roste
 from grandrounds.deployment.keys import PublicKey, public_text
 from grandrounds.deployment.protocol import Bye, Done, Hello, Introduction, Keys, Refused, Secret, Secrets
 from grandrounds.deployment.terms import Terms
-from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.errors import ConfigError, GrandRoundsError, foreign
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.coordinator import check_registrations
 from grandrounds.federation.files import write_whole
@@ -123,7 +123,7 @@ class Handshake:
         name, said = reply.site, reply.message
         if not isinstance(said, Introduction):
             why = reply.lost or getattr(said, "lost", None) or "it answered something else"
-            raise ConfigError(f"site '{name}' did not say who it is ({why})")
+            raise ConfigError(f"site '{name}' did not say who it is ({foreign(why)})")
         counts, site = said.counts, Registration(said.site, said.counts, said.labels, said.manifest)
         self._holding[name] = said.secret
         ours = {"version": __version__, "terms": self._terms.digest, "tokenizer": self._terms.tokenizer}
@@ -135,18 +135,17 @@ class Handshake:
         }
         for what, sentence in spoken.items():
             if (theirs := getattr(said, what)) != ours[what] and not (what == "tokenizer" and said.own_encoder):
-                raise ConfigError(sentence.format(name=name, theirs=theirs, ours=ours[what]))
+                raise ConfigError(sentence.format(name=name, theirs=foreign(theirs, 64), ours=ours[what]))
         if site.site != name:
-            raise ConfigError(f"site '{name}' calls itself '{site.site}': it has another site's enrolment")
+            raise ConfigError(f"site '{name}' calls itself '{foreign(site.site, 64)}': it has another site's enrolment")
         if not all(1 <= count < MOST for count in counts.values()) or not {"examples", "notes"} <= counts.keys():
             raise ConfigError(f"site '{name}' registered counts that can't be")
         labels = None if self._terms.config.labels_may_differ else self._terms.task.labels
         check_registrations([site], labels, self._setup.expected.manifest)
         _, public = self._terms.public
         if said.public and public and public not in said.public:
-            self._watcher.say(
-                f"site '{name}' holds version {said.public[-1]} of the public set, ours is {public}: it gets ours"
-            )
+            held = foreign(said.public[-1], 16)
+            self._watcher.say(f"site '{name}' holds version {held} of the public set, ours is {public}: it gets ours")
         return replace(site, manifest=self._setup.expected.manifest)
 
     def _refuse(self, name: str, why: str) -> None:

@@ -20,7 +20,7 @@ from flwr.serverapp import Grid
 
 from grandrounds.deployment.flower.records import from_records, to_records
 from grandrounds.deployment.protocol import Answered, Asked, AskMethod, Refused, Request, Response, Said, decode, encode
-from grandrounds.errors import GrandRoundsError
+from grandrounds.errors import GrandRoundsError, foreign
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Packed, PayloadError
 
@@ -175,8 +175,8 @@ class OverGrid:
             if not isinstance(received.message, Answered):
                 raise PayloadError("it is not an answer to an ask")
             answer = received.message.answer(received.site, received.payloads)
-        except PayloadError as problem:
-            return Answer(received.site, lost=f"rejected: {problem}")
+        except Exception as problem:  # of one site's making: the others' round goes on
+            return Answer(received.site, lost=f"rejected: {_why(problem)}")
         known = self.registered.get(received.site)
         if not answer.payloads or known is None or received.response.registration == known:
             return answer
@@ -312,9 +312,14 @@ def _read(site: str, content: RecordDict, wanted: str) -> Received | None:
     try:
         data, payloads = from_records(content)
         response = decode(Response, data)
-    except PayloadError as problem:
-        return Received(site, lost=f"rejected: {problem}")
+    except Exception as problem:
+        return Received(site, lost=f"rejected: {_why(problem)}")
     return Received(site, response, payloads) if response.id == wanted else None
+
+
+def _why(problem: Exception) -> str:
+    ours = isinstance(problem, PayloadError)
+    return foreign(str(problem)) if ours else f"it can't be read ({type(problem).__name__})"
 
 
 def _doing(message: Asked) -> str:
