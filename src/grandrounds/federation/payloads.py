@@ -274,7 +274,8 @@ class Predictions(Payload):
         """The same answer in that form."""
         if form == self.form:
             return self
-        return replace(self, form=form, values=self.values.exp() if form == "probabilities" else _log(self.values))
+        values = self.values.exp() if form == "probabilities" else quantize.bounded(_log(self.values))
+        return replace(self, form=form, values=values)
 
     def pack(self, compression: Compression) -> Packed:
         header = {"public": self.public}
@@ -309,7 +310,7 @@ class Predictions(Payload):
         # fp16 keeps three decimals, so a row's sum may be off by about one in a thousand.
         if bool((simplex < 0).any()) or not torch.allclose(simplex.sum(dim=1), torch.ones(rows), atol=5e-3):
             raise PayloadError(OFF_SIMPLEX)
-        return cls(values, form, digest)
+        return cls(values if form == "probabilities" else quantize.bounded(values), form, digest)
 
 
 @_kind
