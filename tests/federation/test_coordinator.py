@@ -16,9 +16,10 @@ from grandrounds import Algorithm, Cohort, Done, Parameters, Scores, Server, Sit
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit, verify
 from grandrounds.federation.contract import Registration, algorithm, make_algorithm, site_method
-from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger, RoundCohort, weight
+from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger, RoundCohort
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Expected, Packed
+from grandrounds.federation.shares import weight
 from grandrounds.registry import ALGORITHMS
 
 SIZES = {"c": 3, "a": 1, "b": 2}
@@ -321,6 +322,13 @@ def test_what_travelled_is_counted_and_logged_good_or_bad(tmp_path: Path) -> Non
     assert lines[0]["bytes"] == down.nbytes
     assert lines[0]["kind"] == "parameters"
     assert verify(bench.path, bench.audit.head) == 6
+
+
+def test_a_forged_registration_weighs_no_more_than_all_others_together(tmp_path: Path) -> None:
+    forged = [dataclasses.replace(s, counts={"examples": 10**12}) if s.site == "b" else s for s in SITES]
+    bench = Bench(tmp_path)
+    replies = bench.federation.cohort(forged, 1).ask(bench.made.send, WEIGHTS)
+    assert [reply.weight for reply in replies] == [1.0, 4.0, 3.0]
 
 
 def test_weights_are_registered_counts_or_one() -> None:

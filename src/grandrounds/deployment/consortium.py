@@ -3,7 +3,7 @@
 <folder>/config.toml      the coordinator's config          keys/<site>.pub    as the sites sent them back
          founded.toml     who takes part and where          enrolment/<site>/  what each site gets; no secret is in it
          terms/           what all agree on                 run/               checkpoints, metrics, audit log, model
-         ca.* server.*    certificates and their keys
+         ca.* server.*    certificates and their keys      registered.json    what sites registered the last time
 """
 
 from __future__ import annotations
@@ -306,7 +306,8 @@ def coordinate(
             grid, roster, folder.path / "spool", deadline=rounds.deadline, absence=rounds.absence, idle=idle
         )
         stack.callback(transport.close)
-        handshake = Handshake(transport, setup, terms, keys, folder.path / "registrations.json", watcher)
+        registered = folder.path / "registrations.json", watcher, consortium.folder / "registered.json"
+        handshake = Handshake(transport, setup, terms, keys, *registered)
         sites = handshake.open(at_least or len(founded.sites), idle, rounds.absence)
         if config.make_algorithm().needs_secret:
             handshake.agree_on_secret()

@@ -26,6 +26,8 @@ from grandrounds.setup.server import ServerSetup
 
 MOST = 10**12
 """Of anything that a site may count."""
+JUMP = 10
+"""Times what a site registered the last time, beyond which somebody has to look."""
 
 
 class Onlooker(Watcher, Protocol):
@@ -45,7 +47,10 @@ class Handshake:
         keys: Mapping[str, PublicKey],
         saved: Path,
         watcher: Onlooker,
+        last: Path | None = None,
     ) -> None:
+        """`last` remembers from run to run what sites registered."""
+        self._last = last
         self._transport, self._setup, self._terms, self._keys = transport, setup, terms, keys
         self._saved, self._watcher = saved, watcher
         self._holding: dict[str, bool] = {}
@@ -65,6 +70,10 @@ class Handshake:
         met = self._greet(here, known, 1 if known else wanted)
         registrations = known or {site.site: site for site in met}
         write_whole(self._saved, json.dumps([_plain(site) for site in registrations.values()], indent=1).encode())
+        if self._last is not None:
+            write_whole(
+                self._last, json.dumps({n: dict(s.counts) for n, s in registrations.items()}, indent=1).encode()
+            )
         self._transport.registered = {name: site.digest for name, site in registrations.items()}
         return [registrations[name] for name in sorted(registrations)]
 
@@ -140,6 +149,7 @@ class Handshake:
             raise ConfigError(f"site '{name}' calls itself '{foreign(site.site, 64)}': it has another site's enrolment")
         if not all(1 <= count < MOST for count in counts.values()) or not {"examples", "notes"} <= counts.keys():
             raise ConfigError(f"site '{name}' registered counts that can't be")
+        self._check_jump(site)
         labels = None if self._terms.config.labels_may_differ else self._terms.task.labels
         check_registrations([site], labels, self._setup.expected.manifest)
         _, public = self._terms.public
@@ -147,6 +157,23 @@ class Handshake:
             held = foreign(said.public[-1], 16)
             self._watcher.say(f"site '{name}' holds version {held} of the public set, ours is {public}: it gets ours")
         return replace(site, manifest=self._setup.expected.manifest)
+
+    def _check_jump(self, site: Registration) -> None:
+        """What a site registers is its weight; nobody gets ten times the patients overnight."""
+        if self._last is None or not self._last.exists():
+            return
+        try:
+            before = json.loads(self._last.read_text(encoding="utf-8")).get(site.site, {})
+            jumps = [(what, int(n)) for what, n in before.items() if site.counts.get(what, 0) > JUMP * int(n)]
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            raise GrandRoundsError(
+                f"'{self._last}' was edited or torn; delete it to register all sites anew"
+            ) from error
+        for what, number in jumps:
+            raise ConfigError(
+                f"site '{site.site}' registers {site.counts[what]:,} {what}, and {number:,} the last time; if that is "
+                f"right, delete it from '{self._last}'"
+            )
 
     def _refuse(self, name: str, why: str) -> None:
         for _ in self._transport.converse([Letter(name, Refused(why=why))], patience=10):

@@ -16,6 +16,7 @@ from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Algorithm, Cohort, Kinds, Registration, Reply, declared_kinds
 from grandrounds.federation.exchange import Answer, Ask, Transport, Work
 from grandrounds.federation.payloads import Expected, Packed, Parameters, Payload, PayloadError, PublicSet, unpack
+from grandrounds.federation.shares import weights
 
 
 class AbandonedError(GrandRoundsError):
@@ -59,6 +60,8 @@ class Federation:
     config: str
     weight_by: str
     min_replies: int = 1
+    largest_share: float = 0.5
+    """Of one site in a mean over three or more."""
     registered: int = 0
     """How many sites there are."""
     public: PublicSet | None = None
@@ -80,6 +83,7 @@ class RoundCohort(Cohort):
         self.exchange = 0
         self._federation, self._round, self._read_only = federation, round, read_only
         self._by_name = {site.site: site for site in self.sites}
+        self._weights = weights(self.sites, federation.weight_by, federation.largest_share)
         self._open: Iterator[Any] = iter(())
 
     def ask_each(self, method: Any, messages: Mapping[str, tuple[Any, ...]]) -> Iterator[Any]:
@@ -175,7 +179,7 @@ class RoundCohort(Cohort):
         if answer.version is not None and not self._read_only:
             self._federation.ledger.versions[answer.site] = answer.version
         site = self._by_name[answer.site]
-        return Reply(site, payload, weight(site, self._federation.weight_by))
+        return Reply(site, payload, self._weights[answer.site])
 
     def _record(self, ask: Ask, answer: Answer) -> None:
         """Count and log what crossed the wire, good or not."""
@@ -221,15 +225,3 @@ def check_registrations(
                 f"site '{site.site}' shares {theirs}, the server with {manifest.get(name)}; do both have the same "
                 "encoder?"
             )
-
-
-def weight(site: Registration, weight_by: str) -> float:
-    """A site's say in a mean; it comes from its registration, so no reply can forge it."""
-    if weight_by == "uniform":
-        return 1.0
-    if weight_by not in site.counts:
-        known = ", ".join(["uniform", *sorted(site.counts)])
-        raise ConfigError(
-            f"federation.weight_by = '{weight_by}', but site '{site.site}' registered no such count; known: {known}"
-        )
-    return float(site.counts[weight_by])
