@@ -84,7 +84,7 @@ class Hosts:
 
     def join(self, site: str, *options: str | Path) -> Running:
         data = ("--data", self.folder / f"{site}.jsonl", "--format", "json", "--test", self.test_data(site))
-        self.running[site] = start("site", "join", self.enrolment(site), *data, *options)
+        self.running[site] = start("site", "join", self.enrolment(site), *data, "--accept", *options)
         return self.running[site]
 
     def coordinate(self, *options: str) -> Running:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from grandrounds.deployment.keys import issue_certificate, make_authority
+from grandrounds.deployment.signed import sign_enrolment
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.audit import compare, verify
 from tests.cli.commands import Running, run, start
@@ -178,11 +179,13 @@ def stranger(hosts: Hosts, folder: Path, how: str) -> Running:
             run("site", "init", folder).good()
         case "wrong authority":
             make_authority(folder, "another")
+            sign_enrolment(folder, "mercy", folder / "ca.key")
+            (folder / "private" / "seen.json").unlink()  # whoever swaps all of it gets as far as TLS
         case "plaintext":
             about = folder / "site.toml"
             about.write_text(about.read_text().replace("insecure = false", "insecure = true"))
     data = ("--data", hosts.folder / "mercy.jsonl", "--format", "json")
-    return start("site", "join", folder, *data, *(["--insecure"] if how == "plaintext" else []))
+    return start("site", "join", folder, *data, "--accept", *(["--insecure"] if how == "plaintext" else []))
 
 
 def test_strangers_do_not_get_in_and_the_others_go_on_without(found: Found) -> None:
@@ -223,6 +226,10 @@ def test_sites_that_do_not_fit_are_told_why_and_so_is_the_coordinator(found: Fou
     hosts = found()
     toml = hosts.enrolment("mercy") / "terms" / "federation.toml"
     toml.write_text(toml.read_text().replace("learning_rate = 0.002", "learning_rate = 0.02"))
+    said = run("site", "join", hosts.enrolment("mercy"), "--data", hosts.folder / "mercy.jsonl").complaint()
+    assert said.startswith("the terms of the enrolment in")
+    sign_enrolment(hosts.enrolment("mercy"), "mercy", hosts.root / "ca.key")
+    (hosts.enrolment("mercy") / "private" / "seen.json").unlink()
     for site in SITES:
         hosts.join(site)
     ours = hosts.coordinate().wait(240).complaint()

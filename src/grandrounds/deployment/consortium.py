@@ -28,6 +28,7 @@ from grandrounds.config.validation import explained
 from grandrounds.data.corpora import UNLABELLED, Source, check_apart, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.partition import SiteRow
+from grandrounds.deployment.enrolment import NAME
 from grandrounds.deployment.flower.grid import OverGrid, Roster
 from grandrounds.deployment.flower.superlink import EVERYWHERE, SuperLink
 from grandrounds.deployment.handshake import Handshake, Onlooker
@@ -39,6 +40,7 @@ from grandrounds.deployment.keys import (
     public_bytes,
     read_public,
 )
+from grandrounds.deployment.signed import sign_enrolment
 from grandrounds.deployment.terms import Terms, read_terms, write_terms
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
 from grandrounds.federation.contract import Registration
@@ -67,7 +69,6 @@ from grandrounds.tasks.task import Task, no_example
 
 NOBODY_S = "Entity"
 SPLITS = ("public", "validation", "test", UNLABELLED)
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Founded(BaseModel):
@@ -149,7 +150,7 @@ def create(folder: Path, founded: Founded, config: Config) -> Consortium:
 
 def _check_names(sites: Sequence[str]) -> None:
     for site in sites:
-        if not NAME.fullmatch(site):
+        if not re.match(NAME, site):
             raise ConfigError(f"'{site}' can't be a site's name: take letters, digits, '-', '_' and '.'")
     for site, count in Counter(sites).items():
         if count > 1:
@@ -167,6 +168,7 @@ def _enrol(folder: Path, founded: Founded, site: str) -> None:
     (enrolment / "site.toml").write_text(tomli_w.dumps(about), encoding="utf-8")
     if not founded.insecure:
         shutil.copy(folder / "ca.crt", enrolment / "ca.crt")
+        sign_enrolment(enrolment, site, folder / "ca.key")
     (enrolment / "README.txt").write_text(
         f"Site '{site}' of the federation '{founded.name}'. On the hospital's machine:\n\n"
         f"  grandrounds site init THIS_FOLDER       makes the key pair; send {site}.pub back to the coordinator\n"

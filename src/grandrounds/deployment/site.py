@@ -22,6 +22,7 @@ from grandrounds.data.documents import Document
 from grandrounds.deployment.enrolment import Enrolment
 from grandrounds.deployment.handler import MessageHandler
 from grandrounds.deployment.keys import read_private
+from grandrounds.deployment.ledger import SiteLedger
 from grandrounds.deployment.terms import tokenizer_digest
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit
@@ -99,9 +100,11 @@ def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], No
         "torch": torch.__version__,
         "public": sorted(path.stem for path in (state / "public").glob("*.safetensors")),
     }
-    audit = Audit(state / "audit.jsonl")
+    log, config = state / "audit.jsonl", terms.config
+    audit, key = Audit(log), read_private(enrolment.key)
+    ledger = SiteLedger(log, config.federation.rounds, config.make_algorithm().exchanges())
     return MessageHandler(
-        make_runner(enrolment, holding), site_data.registration, about, audit, read_private(enrolment.key), state, say
+        make_runner(enrolment, holding), site_data.registration, about, audit, key, state, ledger, say
     )
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from grandrounds.data.documents import Document
 from grandrounds.errors import GrandRoundsError, unknown
-from grandrounds.models.encoder import Encoder
+from grandrounds.models.encoder import PICKLED, Encoder, check_folder
 from grandrounds.models.lora import without_adapters
 from grandrounds.registry import TASKS
 from grandrounds.tasks.batching import predict_outputs, predict_probabilities
@@ -107,6 +107,7 @@ def _save(folder: Path, task: Task, encoder: Encoder, state: Mapping[str, Tensor
 def load(folder: str | Path, task_name: str | None = None) -> Extractor:
     """The model that a run saved under `model/` or `models/<site>/`; with `task_name`, only if it is of that task."""
     folder = Path(folder)
+    check_folder(folder, PICKLED)  # a stranger's model is data, and nothing of it is run
     try:
         about = json.loads((folder / "grandrounds.json").read_text(encoding="utf-8"))
         weights = safetensors.load_file(folder / "model.safetensors")
