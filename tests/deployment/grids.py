@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
@@ -17,6 +18,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from grandrounds.deployment.flower.grid import OverGrid, Roster
 from grandrounds.deployment.flower.node import app_of
 from grandrounds.deployment.handler import MessageHandler
+from grandrounds.deployment.keys import CURVE
 from grandrounds.deployment.ledger import SiteLedger
 from grandrounds.deployment.protocol import Asked, Request, Response, Said, decode, encode
 from grandrounds.federation.audit import Audit
@@ -102,6 +104,7 @@ def handler(
     host: SiteRunner, registration: Registration, folder: Path, key: Any = None, rounds: int = 9
 ) -> MessageHandler:
     log = folder / "audit.jsonl"
+    key = key or ec.generate_private_key(CURVE())
     ledger = SiteLedger(log, rounds, host.algorithm.exchanges())
     return MessageHandler(host, registration, {}, Audit(log), key, folder, ledger)
 

@@ -305,7 +305,14 @@ def coordinate(
 
         rounds = config.federation
         transport = OverGrid(
-            grid, roster, folder.path / "spool", deadline=rounds.deadline, absence=rounds.absence, idle=idle
+            grid,
+            roster,
+            folder.path / "spool",
+            deadline=rounds.deadline,
+            absence=rounds.absence,
+            idle=idle,
+            keys=keys,
+            logs=folder.path / "site_logs.json",
         )
         stack.callback(transport.close)
         registered = folder.path / "registrations.json", watcher, consortium.folder / "registered.json"

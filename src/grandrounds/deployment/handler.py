@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from grandrounds import __version__
+from grandrounds.deployment.heads import SignedHead, check_log, write_heads
 from grandrounds.deployment.keys import PrivateKey, PublicKey, fingerprint, public_of, seal, sign, signed_by, unseal
 from grandrounds.deployment.ledger import GREETED, SiteLedger
 from grandrounds.deployment.protocol import (
@@ -41,6 +42,8 @@ from grandrounds.federation.policy import RefusalError
 from grandrounds.federation.private import MissingVersionError
 from grandrounds.federation.runner import SiteRunner
 
+HEAD = "audit.head"
+CUT = "refused: this site's log has not got the head that it signed: it was cut or edited"
 PURPOSE = "grandrounds: a secret of the sites"
 
 
@@ -83,12 +86,27 @@ class MessageHandler:
                 self._say(f"a message could not be answered: {type(error).__name__}: {error}")
                 self._audit.write(event="failed", error=type(error).__name__)
                 message = Answered(lost=f"failed: {type(error).__name__}; the site's own log says more")
-        return encode(Response(id=name, registration=self.digest, log=self._audit.head, message=message)), sent
+        head = self._signed_head()
+        return encode(Response(id=name, registration=self.digest, **head, message=message)), sent
+
+    def _signed_head(self) -> dict[str, str]:
+        """Also beside the log, where the next start compares them."""
+        signed = SignedHead.of(self._audit.head, self._key)
+        write_heads(self._state / HEAD, {self._registration.site: signed})
+        return {"log": signed.head, "signature": signed.signature}
+
+    def _still_has(self, head: str, signature: str) -> bool:
+        """Whether our log has the head that we signed once; a coordinator that knows of none names none."""
+        try:
+            return not head or bool(check_log(self._audit.path, SignedHead(head, signature), self._key.public_key()))
+        except GrandRoundsError as problem:
+            self._say(str(problem))
+            return False
 
     def _reply(self, request: Request, payloads: Sequence[bytes]) -> tuple[Said, list[bytes]]:
         match request.message:
-            case Hello():
-                return self._introduce(), []
+            case Hello(log=head, signature=signature):
+                return self._introduce() if self._still_has(head, signature) else Answered(lost=CUT), []
             case AskMethod() as asked:
                 return self._ask(asked, payloads)
             case Keys(keys=keys):

@@ -98,11 +98,9 @@ class Handshake:
     def close(self) -> None:
         """Goodbye; what sites say of their logs is kept, so that a log that is cut later is found out."""
         here = self._online({})
-        heads = {
-            reply.site: reply.response.log if reply.response else None
-            for reply in self._transport.converse([Letter(name, Bye()) for name in here], patience=10)
-        }
-        write_whole(self._saved.with_name("site_logs.json"), json.dumps(heads, indent=1).encode())
+        for _ in self._transport.converse([Letter(name, Bye()) for name in here], patience=10):
+            pass
+        self._transport.flush()
 
     def _online(self, known: Mapping[str, Registration]) -> list[str]:
         here = [name for name, presence in self._transport.roster.look().items() if presence.online]
@@ -111,7 +109,7 @@ class Handshake:
     def _greet(self, names: Sequence[str], known: Mapping[str, Registration], wanted: int) -> list[Registration]:
         """Those that fit; where enough do, the others are refused and the rest goes on."""
         met, problems = list[Registration](), list[str]()
-        for reply in self._transport.converse([Letter(name, Hello()) for name in sorted(names)]):
+        for reply in self._transport.converse([Letter(name, self._hello(name)) for name in sorted(names)]):
             try:
                 site = self._welcome(reply)
                 if known and known[reply.site] != site:
@@ -126,6 +124,11 @@ class Handshake:
         for sentence in problems:
             self._watcher.say(sentence)
         return met
+
+    def _hello(self, name: str) -> Hello:
+        """With what it signed last: a site whose log has not got that any more says so."""
+        noted = self._transport.heads.get(name)
+        return Hello() if noted is None else Hello(log=noted.head, signature=noted.signature)
 
     def _welcome(self, reply: Received) -> Registration:
         """What the site says of itself; ConfigError where it does not fit."""

@@ -20,7 +20,8 @@ from grandrounds.config.validation import explained
 from grandrounds.data.corpora import Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.deployment.enrolment import Enrolment
-from grandrounds.deployment.handler import MessageHandler
+from grandrounds.deployment.handler import HEAD, MessageHandler
+from grandrounds.deployment.heads import check_log, read_heads
 from grandrounds.deployment.keys import read_private
 from grandrounds.deployment.ledger import SiteLedger
 from grandrounds.deployment.terms import tokenizer_digest
@@ -101,7 +102,10 @@ def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], No
         "public": sorted(path.stem for path in (state / "public").glob("*.safetensors")),
     }
     log, config = state / "audit.jsonl", terms.config
-    audit, key = Audit(log), read_private(enrolment.key)
+    key = read_private(enrolment.key)
+    for noted in read_heads(state / HEAD).values():
+        check_log(log, noted, key.public_key())
+    audit = Audit(log)
     ledger = SiteLedger(log, config.federation.rounds, config.make_algorithm().exchanges())
     return MessageHandler(
         make_runner(enrolment, holding), site_data.registration, about, audit, key, state, ledger, say
