@@ -17,7 +17,8 @@ from grandrounds.data.documents import Document, Span
 from grandrounds.deployment.consortium import Founded, create
 from grandrounds.deployment.enrolment import read_enrolment
 from grandrounds.deployment.handler import MessageHandler
-from grandrounds.deployment.keys import make_authority, make_key
+from grandrounds.deployment.keys import make_authority
+from grandrounds.deployment.signed import make_key, sign_enrolment
 from grandrounds.deployment.site import open_handler, read_holding
 from tests.cli.commands import Outcome, Running, run, start
 from tests.conftest import corpus, write_corpus
@@ -107,7 +108,7 @@ class Hosts:
 
     def join(self, site: str, *options: str | Path) -> Running:
         data = ("--data", self.folder / f"{site}.jsonl", "--format", "json", "--test", self.test_data(site))
-        self.running[site] = start("site", "join", self.enrolment(site), *data, *options)
+        self.running[site] = start("site", "join", self.enrolment(site), *data, "--accept", *options)
         return self.running[site]
 
     def coordinate(self, *options: str) -> Running:
@@ -256,8 +257,10 @@ def stranger(hosts: Hosts, folder: Path, how: str) -> Running:
             run("site", "init", folder).good()
         case "wrong authority":
             make_authority(folder, "another")
+            sign_enrolment(folder, "mercy", folder / "ca.key")
+            (folder / "private" / "seen.json").unlink()  # whoever swaps all of it gets as far as TLS
         case "plaintext":
             about = folder / "site.toml"
             about.write_text(about.read_text().replace("insecure = false", "insecure = true"))
     data = ("--data", hosts.folder / "mercy.jsonl", "--format", "json")
-    return start("site", "join", folder, *data, *(["--insecure"] if how == "plaintext" else []))
+    return start("site", "join", folder, *data, "--accept", *(["--insecure"] if how == "plaintext" else []))

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from grandrounds.deployment.keys import issue_certificate
+from grandrounds.deployment.signed import sign_enrolment
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.audit import compare, verify
 from tests.cli.commands import run, start
@@ -139,11 +140,11 @@ def test_killed_coordinator_and_sites_come_back_and_end_with_the_same_bits(found
     for site in SITES:
         compare(hosts.root / "run" / "audit.jsonl", hosts.enrolment(site) / "private" / "audit.jsonl", site)
         log = hosts.enrolment(site) / "private" / "audit.jsonl"
-        verify(log, heads[site])
+        verify(log, heads[site]["head"])
         lines_kept = log.read_bytes().splitlines(keepends=True)
         log.write_bytes(b"".join(lines_kept[:-2]))
         with pytest.raises(GrandRoundsError, match="cut"):
-            verify(log, heads[site])
+            verify(log, heads[site]["head"])
 
 
 def test_strangers_do_not_get_in_and_the_others_go_on_without(found: Found) -> None:
@@ -184,6 +185,10 @@ def test_sites_that_do_not_fit_are_told_why_and_so_is_the_coordinator(found: Fou
     hosts = found()
     toml = hosts.enrolment("mercy") / "terms" / "federation.toml"
     toml.write_text(toml.read_text().replace("learning_rate = 0.002", "learning_rate = 0.02"))
+    said = run("site", "join", hosts.enrolment("mercy"), "--data", hosts.folder / "mercy.jsonl").complaint()
+    assert said.startswith("the terms of the enrolment in")
+    sign_enrolment(hosts.enrolment("mercy"), "mercy", hosts.root / "ca.key")
+    (hosts.enrolment("mercy") / "private" / "seen.json").unlink()
     for site in SITES:
         hosts.join(site)
     ours = hosts.coordinate().wait(240).complaint()

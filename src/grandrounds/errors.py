@@ -28,6 +28,20 @@ class ConfigError(GrandRoundsError):
     """A config that names something unknown or asks for something impossible."""
 
 
+def foreign(words: str, most: int = 300) -> str:
+    """Words that a stranger chose, for a sentence of ours: one line, no control characters, not too long."""
+    start = words[: 10 * most]
+    line = " ".join(printable(start).split())
+    return line if len(line) <= most and len(start) == len(words) else f"{line[: most - 1]}…"
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: whatever moves the cursor, changes colours or turns letters round is gone."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else " " if c.isspace() else "" for c in text)
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """A sentence on an unknown name: "unknown algorithm 'fedavgg'; did you mean 'fedavg'?"."""
     names = sorted(known)

@@ -32,7 +32,7 @@ from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import Server
-from grandrounds.federation.payloads import Packed, Parameters, PredictedLabels, Predictions
+from grandrounds.federation.payloads import Expected, Packed, Parameters, PredictedLabels, Predictions
 from grandrounds.simulation.prepare import Simulation, prepare
 from grandrounds.tasks.task import NO_CLASS
 from tests.conftest import TinyConfig
@@ -651,3 +651,29 @@ def test_an_encoder_is_the_same_however_it_is_spelt(
 def test_a_corpus_for_some_sites_only_is_refused(tiny_config: TinyConfig) -> None:
     with pytest.raises(ConfigError, match=r"sites.b has no train.*give every site a corpus, or none"):
         make_config(tiny_config(sites={"a": {"train": "a.jsonl"}, "b": {"encoder": "tiny"}}))
+
+
+@pytest.mark.parametrize("form", ["log_probabilities", "probabilities"])
+def test_one_site_of_ten_can_not_dictate_the_teacher(form: Any) -> None:
+    """log p = [-1e6, 0], or p = [0, 1] where the average is of logs: 8 bits could say a ratio of e^16 and no more."""
+    expected = Expected(classes=2, public=(2, "d"))
+    honest = torch.tensor([[0.9, 0.1], [0.95, 0.05]]).log()
+    lie = torch.tensor([[-1e6, 0.0]] * 2) if form == "log_probabilities" else torch.tensor([[0.0, 1.0]] * 2)
+    sent = [Predictions(honest, "log_probabilities", "d")] * 9 + [Predictions(lie, form, "d")]
+    heard = [answers(Predictions.unpack(one.pack("fp32"), expected), "log_probabilities") for one in sent]
+    z = on_simplex(mean_vote((values, torch.ones(1)) for values in heard), "log_probabilities")
+    assert z.argmax(dim=1).tolist() == [0, 0]
+    ratio = (9 * np.log(9) - 15.875) / 10
+    np.testing.assert_allclose((z[0, 0] - z[0, 1]).item(), ratio, atol=1e-4)
+    assert torch.equal(heard[0], honest)  # what 8 bits can say keeps its bits
+
+
+def test_a_clamped_answer_is_the_same_however_it_was_encoded() -> None:
+    expected = Expected(classes=3, public=(2, "d"))
+    extreme = torch.tensor([[-300.0, 0.0, -20.0], [0.0, -40.0, -2000.0]]).log_softmax(dim=1)
+    found = [
+        Predictions.unpack(Predictions(extreme, "log_probabilities", "d").pack(encoding), expected).values
+        for encoding in ("fp32", "int8")
+    ]
+    torch.testing.assert_close(*found)
+    assert found[0][1].tolist() == pytest.approx([0.0, -16.0, -16.0], abs=1e-6)

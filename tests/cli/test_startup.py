@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from grandrounds.deployment.keys import make_authority
+from grandrounds.deployment.signed import sign_enrolment
 from tests.conftest import corpus, write_corpus
 
 HEAVY = ("torch", "transformers", "matplotlib", "flwr")
@@ -49,5 +51,7 @@ def test_checking_a_corpus_imports_nothing_heavy(tmp_path: Path) -> None:
 
 def test_making_a_key_pair_imports_nothing_heavy(tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text('name = "mercy"\ncoordinator = "localhost:8000"\n')
+    make_authority(tmp_path, "test")
+    sign_enrolment(tmp_path, "mercy", tmp_path / "ca.key")
     assert started("site", "init", str(tmp_path)) == {"code": 0, "heavy": []}
     assert (tmp_path / "mercy.pub").exists()

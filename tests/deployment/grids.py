@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
@@ -18,8 +19,11 @@ from grandrounds.config.schema import make_config
 from grandrounds.deployment.flower.grid import OverGrid, Roster
 from grandrounds.deployment.flower.node import app_of
 from grandrounds.deployment.handler import MessageHandler
+from grandrounds.deployment.keys import CURVE
+from grandrounds.deployment.ledger import SiteLedger
 from grandrounds.deployment.protocol import Asked, Request, Response, Said, decode, encode
 from grandrounds.federation.audit import Audit
+from grandrounds.federation.contract import Registration
 from grandrounds.federation.runner import SiteRunner
 from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.loop import RoundLoop, Silent
@@ -90,14 +94,22 @@ class MemoryGrid(Grid):
         raise NotImplementedError
 
 
-def handlers(simulation: Simulation, host: SiteRunner, folder: Path) -> dict[str, MessageHandler]:
+def handlers(simulation: Simulation, host: SiteRunner, folder: Path, rounds: int = 9) -> dict[str, MessageHandler]:
     """A handler for each site, each with its own audit log."""
     made = {}
     for name, site_data in simulation.sites.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
-        audit = Audit(folder / name / "audit.jsonl")
-        made[name] = MessageHandler(host, site_data.registration, {}, audit, None, folder / name)  # type: ignore[arg-type]
+        made[name] = handler(host, site_data.registration, folder / name, rounds=rounds)
     return made
+
+
+def handler(
+    host: SiteRunner, registration: Registration, folder: Path, key: Any = None, rounds: int = 9
+) -> MessageHandler:
+    log = folder / "audit.jsonl"
+    key = key or ec.generate_private_key(CURVE())
+    ledger = SiteLedger(log, rounds, host.algorithm.exchanges())
+    return MessageHandler(host, registration, {}, Audit(log), key, folder, ledger)
 
 
 def over(grid: MemoryGrid, folder: Path, **options: Any) -> OverGrid:

@@ -58,12 +58,12 @@ class Heard:
         self.sentences.append(sentence)
 
 
-def handshake(hosts: Hosts, made: Any, saved: Path, watcher: Any = None) -> Handshake:
+def handshake(hosts: Hosts, made: Any, saved: Path, watcher: Any = None, last: Path | None = None) -> Handshake:
     consortium = Consortium(hosts.root)
     terms = read_terms(hosts.root / "terms")
     setup = server_setup(consortium.config, hosts.folder, terms)
     keys: Any = dict.fromkeys(made)
-    return Handshake(over(MemoryGrid(apps(made)), saved.parent), setup, terms, keys, saved, watcher or Heard())
+    return Handshake(over(MemoryGrid(apps(made)), saved.parent), setup, terms, keys, saved, watcher or Heard(), last)
 
 
 def test_sites_that_fit_are_registered_and_known_again(hosts: Hosts, tmp_path: Path) -> None:
@@ -110,6 +110,19 @@ def test_a_site_whose_data_changed_since_round_1_is_refused_and_the_others_go_on
     assert handshake(hosts, made, tmp_path / "saved.json", heard).open(3, lambda: None, 1.0) == first
     sentence = "site 'mercy' has other data than when the run began; start a new run"
     assert heard.sentences[-1] == made["mercy"].ended == sentence
+
+
+def test_a_site_that_registers_many_times_what_it_had_is_refused(hosts: Hosts, tmp_path: Path) -> None:
+    made: Any = {site: hosts.handler(site) for site in SITES}
+    last = tmp_path / "last.json"
+    handshake(hosts, made, tmp_path / "one.json", last=last).open(3, lambda: None, 1.0)
+    assert json.loads(last.read_text())["mercy"]["examples"] == 24
+    made["mercy"] = Liar(made["mercy"], counts={"examples": 24, "notes": 10**9, "patients": 12})
+    with pytest.raises(ConfigError, match=r"site 'mercy' registers 1,000,000,000 notes, and 24 the last time"):
+        handshake(hosts, made, tmp_path / "two.json", last=last).open(3, lambda: None, 1.0)
+    made["mercy"] = Liar(made["mercy"].honest, counts={"examples": 240, "notes": 24, "patients": 12})
+    met = handshake(hosts, made, tmp_path / "three.json", last=last).open(3, lambda: None, 1.0)
+    assert [site.counts["examples"] for site in met] == [24, 24, 240]
 
 
 def test_a_withdrawn_key_is_said_and_a_torn_registration_explained(hosts: Hosts, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -179,6 +180,11 @@ def spoiled(content: Any, how: str) -> Any:
             tensors["smuggled"] = tensors.pop(first)
         case "another kind":
             return to_records(message, [Packed("scores", {"values": {"f1": 1.0}}, {}).to_bytes()])
+        case "nested deep":
+            data = safetensors.torch.save(tensors, {packed.kind: '{"a":' * 972 + "1" + "}" * 972})
+            return to_records(message, [data])
+        case "text in the header":
+            return to_records(message, [Packed(packed.kind, {"notes": "canary " * 150}, tensors).to_bytes()])
         case "torn":
             return to_records(message, [payloads[0][:-9]])
         case "no payload":
@@ -191,6 +197,8 @@ def spoiled(content: Any, how: str) -> Any:
 
 
 WRONGS = (
+    "nested deep",
+    "text in the header",
     "not a number",
     "another shape",
     "another name",

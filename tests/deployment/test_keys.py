@@ -35,11 +35,10 @@ from grandrounds.deployment.keys import (
 )
 from grandrounds.deployment.protocol import Answered, Keys, Sealed, Secret
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Registration
 from grandrounds.simulation.prepare import prepare
-from tests.conftest import TinyConfig
-from tests.deployment.grids import MemoryGrid, apps, over, reported
+from tests.conftest import TinyConfig, task_for
+from tests.deployment.grids import MemoryGrid, apps, handler, over, reported
 
 
 def test_a_key_pair_is_what_flower_wants_and_the_private_half_is_ours_alone(tmp_path: Path) -> None:
@@ -137,14 +136,14 @@ class Heard(MemoryGrid):
 def handshake(
     tiny_config: TinyConfig, folder: Path
 ) -> tuple[Handshake, Heard, dict[str, MessageHandler], Mapping[str, PublicKey], list[Registration]]:
-    config = make_config(tiny_config())
+    config = make_config(tiny_config(algorithm={"name": "lazy_mil"}, **task_for("lazy_mil")))
     simulation = prepare(config, Path(), folder)
     host, keys, made = simulation.runner(config, folder, memory=0), {}, {}
     for name, site_data in simulation.sites.items():
         (folder / name).mkdir()
         keys[name] = make_key(folder / name / "site.key", folder / name / "site.pub")
-        key, audit = read_private(folder / name / "site.key"), Audit(folder / name / "audit.jsonl")
-        made[name] = MessageHandler(host, site_data.registration, {}, audit, key, folder / name)
+        key = read_private(folder / name / "site.key")
+        made[name] = handler(host, site_data.registration, folder / name, key)
     grid = Heard(apps(made))
     terms: Any = None
     watcher: Any = None
@@ -203,3 +202,15 @@ def test_an_engineer_may_say_beforehand_whose_keys_are_good(tiny_config: TinyCon
     with pytest.raises(GrandRoundsError, match="the sites' secret did not reach site-01, site-02, site-03"):
         meet.agree_on_secret()
     assert not (tmp_path / "site-01" / "secret").exists()
+
+
+def test_our_own_key_is_among_the_sites_or_nothing_is_shared(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    """Else a coordinator could seal in our name, or leave us out."""
+    _, _, made, keys, _ = handshake(tiny_config, tmp_path)
+    other = make_key(tmp_path / "coordinator.key", tmp_path / "coordinator.pub")
+    honest = {name: public_text(key) for name, key in keys.items()}
+    for forged in ({**honest, "site-01": public_text(other)}, {"site-02": honest["site-02"]}):
+        said = reported(made["site-01"], Keys(keys=forged))
+        assert said == Answered(lost="failed: GrandRoundsError; the site's own log says more")
+    assert not (tmp_path / "site-01" / "secret").exists()
+    assert not (tmp_path / "site-01" / "peers.json").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,12 +13,13 @@ import pytest
 import torch
 
 from grandrounds import Algorithm, Cohort, Done, Parameters, Scores, Server, Site, on_site
-from grandrounds.errors import ConfigError
+from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit, verify
 from grandrounds.federation.contract import Registration, algorithm, make_algorithm, site_method
-from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger, RoundCohort, weight
+from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger, RoundCohort
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Expected, Packed
+from grandrounds.federation.shares import weight
 from grandrounds.registry import ALGORITHMS
 
 SIZES = {"c": 3, "a": 1, "b": 2}
@@ -132,6 +134,69 @@ def test_a_bad_reply_is_named_and_never_reaches_the_algorithm(tmp_path: Path, ru
     assert re.search(reason, cohort.traffic.lost["b"])
     assert (cohort.traffic.replies, bench.answered) == (2, ["a", "b", "c"])
     assert bench.ledger.versions == {"a": "00001.1", "c": "00001.1"}
+
+
+def deep(ask: Ask) -> Answer:
+    header: dict[str, Any] = {}
+    for _ in range(5_000):
+        header = {"a": header}
+    return Answer(ask.site, (Packed("parameters", header, {"w": torch.ones(2)}),), ask.commit)
+
+
+def odd(ask: Ask) -> Answer:
+    """What no check of ours has thought of."""
+    return Answer(ask.site, (Packed("parameters", {}, {"w": torch.ones(2).bfloat16()}),), ask.commit)
+
+
+class Strange(Packed):
+    """Measured without trouble, and then a surprise."""
+
+    @property
+    def header(self) -> Any:  # type: ignore[override]
+        return {} if "nbytes" not in self.__dict__ or "digest" not in self.__dict__ else 1 / 0
+
+    @header.setter
+    def header(self, value: Any) -> None: ...
+
+
+def strange(ask: Ask) -> Answer:
+    return Answer(ask.site, (Strange("parameters", {}, {"w": torch.ones(2)}),), ask.commit)
+
+
+ANY = [
+    (deep, "rejected: a payload can't be measured (RecursionError)"),
+    (odd, "rejected: a payload can't be measured (ValueError)"),
+    (strange, "failed: its reply can't be used (ZeroDivisionError)"),
+    (packed(torch.ones(2), "x" * 10**6), "rejected: unknown payload kind 'xxx"),
+]
+
+
+@pytest.mark.parametrize(("rule", "reason"), ANY)
+def test_whatever_one_reply_leads_to_is_that_sites_rejection(tmp_path: Path, rule: Rule, reason: str) -> None:
+    bench = Bench(tmp_path, b=rule)
+    cohort = bench.cohort()
+    assert [reply.site.site for reply in cohort.ask(bench.made.send, WEIGHTS)] == ["a", "c"]
+    assert cohort.traffic.lost["b"].startswith(reason)
+    assert len(cohort.traffic.lost["b"]) < 400
+
+
+def test_where_every_reply_fails_it_is_a_bug_of_ours(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, a=strange, b=strange, c=strange)
+    with pytest.raises(GrandRoundsError, match="every site failed: its reply can't be used"):
+        list(bench.cohort().ask(bench.made.send, WEIGHTS))
+
+
+def test_rows_of_weights_never_come_from_a_site(tmp_path: Path) -> None:
+    """A mean of whole tables could not take them."""
+    tensors = {"w": torch.ones(1, 2), "w rows": torch.tensor([0])}
+    rows = Packed("parameters", {"since": {"w": "0" * 16}}, tensors)
+    bench = Bench(tmp_path, b=lambda ask: Answer(ask.site, (rows,), ask.commit))
+    whole = Packed("parameters", {}, {"w": torch.ones(3, 2)})
+    bench.transport.rules = {**bench.transport.rules, **dict.fromkeys("ac", lambda ask: Answer(ask.site, (whole,)))}
+    bench.federation = dataclasses.replace(bench.federation, expected=Expected({"w": (3, 2)}, tables=frozenset({"w"})))
+    cohort = bench.cohort()
+    assert [reply.site.site for reply in cohort.ask(bench.made.send, WEIGHTS)] == ["a", "c"]
+    assert cohort.traffic.lost == {"b": "rejected: weights come whole from a site; only the server sends rows of them"}
 
 
 def test_with_fewer_than_min_replies_the_round_is_abandoned_and_says_why(tmp_path: Path) -> None:
@@ -257,6 +322,13 @@ def test_what_travelled_is_counted_and_logged_good_or_bad(tmp_path: Path) -> Non
     assert lines[0]["bytes"] == down.nbytes
     assert lines[0]["kind"] == "parameters"
     assert verify(bench.path, bench.audit.head) == 6
+
+
+def test_a_forged_registration_weighs_no_more_than_all_others_together(tmp_path: Path) -> None:
+    forged = [dataclasses.replace(s, counts={"examples": 10**12}) if s.site == "b" else s for s in SITES]
+    bench = Bench(tmp_path)
+    replies = bench.federation.cohort(forged, 1).ask(bench.made.send, WEIGHTS)
+    assert [reply.weight for reply in replies] == [1.0, 4.0, 3.0]
 
 
 def test_weights_are_registered_counts_or_one() -> None:

@@ -455,7 +455,7 @@ def test_scores_that_are_not_named_finite_numbers_are_refused(values: Any) -> No
 def test_scores_and_done_carry_no_tensor() -> None:
     refused(Packed("scores", {"values": {}}, {"x": some(1)}), "scores must be")
     refused(Packed("done", {}, {"x": some(1)}), "carries nothing")
-    refused(Packed("done", {"note": "a patient's name"}, {}), "carries nothing")
+    refused(Packed("done", {"note": "a patient's name"}, {}), "undeclared 'note'")
 
 
 # Bytes that are not ours
@@ -543,3 +543,48 @@ def test_a_header_nested_too_deeply_is_refused() -> None:
 def test_an_algorithm_s_own_tensors_are_as_it_declares(sent: dict[str, torch.Tensor], problem: str) -> None:
     with pytest.raises(PayloadError, match=problem):
         unpack(Tensors(sent).pack("fp32"), EXPECTED)
+
+
+def nested(depth: int) -> bytes:
+    """A payload whose header is a dict in a dict in a dict."""
+    text = '{"a":' * depth + "1" + "}" * depth
+    return safetensors.save({}, {"done": text})
+
+
+@pytest.mark.parametrize("depth", [3, 972, 5_000, 200_000])
+def test_a_nested_header_is_refused_on_arrival(depth: int) -> None:
+    with pytest.raises(PayloadError):
+        Packed.from_bytes(nested(depth))
+    assert Packed.from_bytes(nested(2)).nbytes > 0  # as deep as scores are
+
+
+def test_a_large_header_a_large_layout_and_a_long_name_are_refused_on_arrival() -> None:
+    large = safetensors.save({}, {"scores": json.dumps({"values": {"f1": 1.0}, "x": "y" * (1 << 20)})})
+    with pytest.raises(PayloadError, match=r"header of 10486.. letters is over the limit"):
+        Packed.from_bytes(large)
+    with pytest.raises(PayloadError, match=r"layout of .* bytes is over the limit"):
+        Packed.from_bytes(safetensors.save({}, {"scores": "{}", "x": "y" * (1 << 23)}))
+    for tensors, kind in (({"w" * 201: torch.ones(1)}, "done"), ({}, "d" * 201)):
+        with pytest.raises(PayloadError, match="a name of 201 letters"):
+            Packed.from_bytes(safetensors.save(tensors, {kind: "{}"}))
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+def test_a_header_holds_nothing_that_its_kind_does_not_need(kind: str) -> None:
+    packed = PAYLOADS[kind].pack("fp32")
+    smuggled = Packed(kind, {**packed.header, "text": "a patient's name " * 60}, packed.tensors)
+    refused(smuggled, f"the header of '{kind}' has the undeclared 'text'")
+    assert packed.header.keys() <= KINDS[kind].fields
+
+
+def test_a_score_has_no_sentence_for_its_name() -> None:
+    refused(Packed("scores", {"values": {"a patient's name " * 60: 1.0}}, {}), "a score's name")
+
+
+def test_rows_come_with_a_digest_and_no_other_text() -> None:
+    tables = Expected({"w": (3, 2)}, tables=frozenset({"w"}))
+    rows = {"w": torch.ones(1, 2), "w rows": torch.tensor([1])}
+    assert unpack(Packed("parameters", {"since": {"w": "0" * 16}}, rows), tables)
+    for wrong in ("x" * 1000, 7):
+        with pytest.raises(PayloadError, match="a digest of the table"):
+            unpack(Packed("parameters", {"since": {"w": wrong}}, rows), tables)

@@ -75,6 +75,9 @@ class FedNER(Algorithm):
         if not any(self.shared(name) for name in parameters):
             raise ConfigError("algorithm.private names all of the model: nothing is learnt together; take local_only")
 
+    def exchanges(self) -> int:
+        return self.iterations
+
     def start(self, server: Server, cohort: Cohort) -> None:
         server.state[SHARED] = server.optimizer(self._parameters(server.model, shared=True))
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from grandrounds.cli.console import out
+from grandrounds.cli.console import out, show_json
+from grandrounds.cli.federation import require_flower
+from grandrounds.cli.options import JsonOption
+from grandrounds.errors import ConfigError
 
 app = typer.Typer(help="The log of what travelled.", no_args_is_help=True)
 
@@ -23,6 +27,11 @@ def verify(
     head: Annotated[
         Optional[str], typer.Option(help="The head that was noted down: shows that nothing up to it was cut off.")
     ] = None,
+    heads: Annotated[
+        Optional[Path], typer.Option(help="Signed heads: the site's private/audit.head, or run/site_logs.json.")
+    ] = None,
+    site: Annotated[Optional[str], typer.Option(help="With --heads: whose log it is.")] = None,
+    key: Annotated[Optional[Path], typer.Option(help="With --heads: the site's .pub file.")] = None,
 ) -> None:
     """Check that no line of an audit log was edited, deleted, moved or cut off."""
     from grandrounds.federation.audit import head_of
@@ -32,8 +41,53 @@ def verify(
     log = run / "audit.jsonl" if run.is_dir() else run
     if head is None and (log.parent / RESULT).exists():
         head = read_result(log.parent).audit_head
+    if heads is not None:
+        _check_signed(log, heads, site, key)
     lines = verify_chain(log, head)
     out.print(f"{log}: {lines} lines, the chain is whole; its head is {head_of(log)}", soft_wrap=True)
+
+
+def _check_signed(log: Path, heads: Path, site: str | None, key: Path | None) -> None:
+    require_flower()
+    from grandrounds.deployment.heads import check_log, read_heads
+    from grandrounds.deployment.keys import read_public
+
+    if site is None or key is None:
+        raise ConfigError("--heads holds what sites signed: say whose log it is with --site, and give its --key")
+    noted = read_heads(heads)
+    if site not in noted:
+        raise ConfigError(f"'{heads}' has no head that '{site}' signed")
+    check_log(log, noted[site], read_public(key))
+
+
+@app.command()
+def show(
+    run: Annotated[Path, typer.Argument(help="A run folder, or an audit.jsonl.")],
+    site: Annotated[Optional[str], typer.Option(help="Of the coordinator's log, one site alone.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Sum up what left and what came, by round and kind."""
+    from rich.table import Table
+
+    from grandrounds.federation.audit import summary
+    from grandrounds.reports.wording import byte_size
+
+    log = run / "audit.jsonl" if run.is_dir() else run
+    rows, times = summary(log, site)
+    if as_json:
+        show_json([row._asdict() for row in rows])
+        return
+    first, last = (f"{datetime.fromtimestamp(time):%d %B %Y, %H:%M}" for time in (times or [0.0]) * (3 - len(times)))
+    table = Table(title=f"{log}: {first} to {last}")
+    for name in ("round", "direction", "kind", "payloads", "size"):
+        table.add_column(name, justify="left" if name in ("direction", "kind") else "right")
+    for row in rows:
+        table.add_row(str(row.round), row.direction, row.kind, f"{row.payloads:,}", byte_size(row.bytes))
+    for direction in ("down", "up"):
+        of = [row for row in rows if row.direction == direction]
+        table.add_section()
+        table.add_row("all", direction, "", f"{sum(r.payloads for r in of):,}", byte_size(sum(r.bytes for r in of)))
+    out.print(table)
 
 
 @app.command()

@@ -76,7 +76,7 @@ def show(rows: Sequence[ComparisonRow], title: str, seeds: int) -> None:
     if (table := differences(rows)) is not None:
         out.print(table)
     for sentence in remarks(rows, seeds):
-        out.print(sentence, soft_wrap=True, markup=False)
+        out.print(sentence, soft_wrap=True)
 
 
 def arm_names(algorithms: str) -> list[str]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,18 +19,35 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.segment import Segment
+from rich.text import Text
+
+from grandrounds.errors import printable
 
 if TYPE_CHECKING:
     from grandrounds.runs.results import Round
     from grandrounds.setup.server import ServerSetup
     from grandrounds.simulation.sweep import Arm
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+class PlainConsole(Console):
+    """Prints every string as it is, in tables too: sites, corpora and files choose words, and none of them is markup.
+    What of ours has a style is a `Text`."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """All that is printed passes here; rich's own control codes are segments of another kind."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+out, err = PlainConsole(), PlainConsole(stderr=True)
 
 
 def complain(sentence: str) -> None:
-    err.print(f"[bold red]grandrounds:[/] {_escaped(sentence)}", soft_wrap=True)
+    err.print(Text.assemble(("grandrounds:", "bold red"), f" {sentence}"), soft_wrap=True)
 
 
 def show_json(value: Any) -> None:
@@ -40,17 +57,13 @@ def show_json(value: Any) -> None:
 def show_warnings(warnings: Mapping[str, int]) -> None:
     """What was left out is always said."""
     for what, count in sorted(warnings.items()):
-        err.print(f"  note: {count} {_escaped(what)}", soft_wrap=True)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", "\\[")
+        err.print(f"  note: {count} {what}", soft_wrap=True)
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """A spinner for what takes a while and can't be counted."""
-    with err.status(what):
+    with err.status(Text(what)):
         yield
 
 
@@ -70,11 +83,11 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[], None]]:
 def bars() -> Progress:
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[word]}"),
+        TextColumn("{task.fields[word]}", markup=False),
         console=err,
     )
 
@@ -97,7 +110,7 @@ class Live:
         self._bars.stop()
 
     def say(self, sentence: str) -> None:
-        err.print(f"  {_escaped(sentence)}", soft_wrap=True)
+        err.print(f"  {sentence}", soft_wrap=True)
 
     def started(self, setup: ServerSetup, rounds: int, done: int) -> None:
         if not self._quiet:

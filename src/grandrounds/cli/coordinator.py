@@ -10,6 +10,7 @@ import typer
 from rich.console import Group
 from rich.live import Live as Drawing
 from rich.table import Table
+from rich.text import Text
 
 from grandrounds.cli.console import Live, err, out, show_json
 from grandrounds.cli.federation import INSECURE, require_flower
@@ -82,6 +83,8 @@ def sites_table(roster: Roster) -> Table:
     for name, presence in roster.sites.items():
         ago = time.time() - presence.seen
         seen = "never" if not presence.seen else "now" if presence.online else f"{ago:.0f} s ago"
-        state = "[green]online[/]" if presence.online else "[red]away[/]" if presence.seen else "[dim]not yet here[/]"
-        table.add_row(name, state, presence.doing, byte_size(presence.bytes_up), byte_size(presence.bytes_down), seen)
+        state, style = ("away", "red") if presence.seen else ("not yet here", "dim")
+        state, style = ("online", "green") if presence.online else (state, style)
+        moved = byte_size(presence.bytes_up), byte_size(presence.bytes_down)
+        table.add_row(name, Text(state, style), presence.doing, *moved, seen)
     return table

@@ -86,6 +86,7 @@ def create(
     from grandrounds.config.schema import load_config
     from grandrounds.deployment.consortium import Founded
     from grandrounds.deployment.consortium import create as found
+    from grandrounds.deployment.signed import fingerprints
 
     path = folder / "config.toml" if config is None else config
     if config is None and not path.exists():
@@ -104,7 +105,9 @@ def create(
     with waiting("making certificates and terms"):
         name, where = folder.resolve().name, {"hosts": hosts, "port": port, "bind": bind}
         found(folder, Founded(name=name, sites=names, data=str(base), insecure=insecure, **where), made)
-    out.print(f"the federation is in '{folder}'. Now:", soft_wrap=True)
+    for what, mark in fingerprints(folder).items():
+        out.print(f"the {what} has the fingerprint {mark}", soft_wrap=True)
+    out.print(f"the federation is in '{folder}'. Sites compare these fingerprints with you. Now:", soft_wrap=True)
     for name in names:
         out.print(f"  send '{folder / 'enrolment' / name}' to {name}", soft_wrap=True)
     out.print(f"  put the .pub file that each sends back into '{folder / 'keys'}'", soft_wrap=True)

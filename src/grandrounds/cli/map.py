@@ -72,5 +72,5 @@ def show(made: MapResult) -> None:
         table.add_row(f"{cell.x:g}", f"{cell.y:g}", signed(cell.advantage), between, cell.best_rival, cell.verdict)
     out.print(table)
     for warning in made.warnings:
-        err.print(f"  {warning}", soft_wrap=True, markup=False)
-    out.print(made.sentence, soft_wrap=True, markup=False)
+        err.print(f"  {warning}", soft_wrap=True)
+    out.print(made.sentence, soft_wrap=True)

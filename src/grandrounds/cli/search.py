@@ -91,7 +91,7 @@ def search(
     compared += [word for name in imports or [] for word in ("--import", name)]
     compared += [] if data is None else ["--data", data]
     command = shlex.join(map(str, compared))
-    out.print(f"The choice is in {out_folder / CHOSEN}; to compare: {command}", soft_wrap=True, markup=False)
+    out.print(f"The choice is in {out_folder / CHOSEN}; to compare: {command}", soft_wrap=True)
 
 
 def _show(name: str, choice: Choice) -> None:
@@ -107,7 +107,7 @@ def _show(name: str, choice: Choice) -> None:
     out.print(table)
     tested = f"; its test {objective.name} is {figure(choice.test.value(objective))}" if choice.test else ""
     chosen = " ".join(f"{key}={value}" for key, value in choice.best.items())
-    out.print(f"Chosen for {name} by validation {objective.name}: {chosen}{tested}", soft_wrap=True, markup=False)
+    out.print(f"Chosen for {name} by validation {objective.name}: {chosen}{tested}", soft_wrap=True)
     for key in choice.edges:
         out.print(f"  {key}={choice.best[key]} is at the edge of the grid; try values beyond it", soft_wrap=True)
 

@@ -38,6 +38,7 @@ def init(enrolment: EnrolmentArgument) -> None:
     require_flower()
     from grandrounds.deployment.enrolment import read_enrolment
     from grandrounds.deployment.keys import fingerprint, make_key
+    from grandrounds.deployment.signed import check_enrolment
 
     ours = read_enrolment(enrolment)
     if ours.key.exists():
@@ -45,6 +46,8 @@ def init(enrolment: EnrolmentArgument) -> None:
             f"'{ours.key}' exists already; its public half is '{ours.public_key}'. To replace it, delete it first and "
             "send the coordinator the new one"
         )
+    for what, mark in check_enrolment(ours.folder, ours.site.name, ours.state, ours.site.insecure).items():
+        out.print(f"the {what} has the fingerprint {mark}: compare it with the coordinator's", soft_wrap=True)
     ours.key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     public = make_key(ours.key, ours.public_key)
     out.print(f"send '{ours.public_key}' to the coordinator; its fingerprint is {fingerprint(public)}", soft_wrap=True)
@@ -64,6 +67,9 @@ def join(
         Optional[Path], typer.Option(help="Documents to choose the best round by, for algorithms that ask.")
     ] = None,
     policy: Annotated[Optional[Path], typer.Option(help="A TOML file: which payload kinds may leave.")] = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Without a policy: let leave what the algorithm needs, and don't ask.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would leave, kind by kind, and join nothing.")
     ] = False,
@@ -74,20 +80,22 @@ def join(
     require_flower()
     from grandrounds.deployment.enrolment import read_enrolment
     from grandrounds.deployment.keys import read_private
+    from grandrounds.deployment.signed import check_enrolment
     from grandrounds.deployment.site import alone, open_handler, read_holding, with_policy
     from grandrounds.federation.policy import Policy
 
     ours = read_enrolment(enrolment)
+    check_enrolment(ours.folder, ours.site.name, ours.state, ours.site.insecure)
     with waiting("reading and tokenising"):
         holding = read_holding(ours, [data], format, [test] if test else [], [validation] if validation else [])
+    if policy is None and ours.site.policy is None:
+        policy = _accepted(ours, accept, dry_run)
     if policy is not None:
         holding = with_policy(holding, Policy.load(policy))
     counts = ", ".join(f"{count} {what}" for what, count in holding.site_data.registration.counts.items())
     labels = ", ".join(f"{label} {count}" for label, count in sorted(holding.labels.items()))
     err.print(f"  site '{ours.site.name}' holds {counts} ({labels})", soft_wrap=True)
     show_warnings(holding.warnings)
-    if policy is None and ours.site.policy is None:
-        err.print("  no policy is in force: every kind of payload may leave; --policy bounds it", soft_wrap=True)
     if dry_run:
         _show_uploads(ours, holding, as_json)
         return
@@ -98,6 +106,25 @@ def join(
     key = read_private(ours.key)
     with alone(ours):
         _serve(ours, open_handler(ours, holding, _say), key)
+
+
+def _accepted(ours: Enrolment, accept: bool, dry_run: bool) -> Path | None:
+    """The policy that somebody accepts, now or before."""
+    from grandrounds.deployment.acceptance import needed_kinds, write_accepted
+
+    if ours.accepted.exists():
+        return ours.accepted
+    algorithm = ours.terms.config.make_algorithm()
+    err.print(f"  there is no policy; '{algorithm.name}' needs these to leave, and nothing else may:", soft_wrap=True)
+    for kind, what in needed_kinds(algorithm).items():
+        err.print(f"    {kind}: {what}", soft_wrap=True)
+    if dry_run:
+        return None
+    if not accept and not (sys.stdin.isatty() and typer.confirm("  let them leave?", err=True)):
+        raise GrandRoundsError("nothing was accepted, so nothing leaves: say yes, add --accept, or give a --policy")
+    write_accepted(ours.accepted, algorithm, ours.terms.digest[:16])
+    err.print(f"  written to '{ours.accepted}'", soft_wrap=True)
+    return ours.accepted
 
 
 def _serve(ours: Enrolment, handler: MessageHandler, key: PrivateKey) -> None:
@@ -118,7 +145,7 @@ def _serve(ours: Enrolment, handler: MessageHandler, key: PrivateKey) -> None:
 
 
 def _say(sentence: str) -> None:
-    err.print(f"  {time.strftime('%H:%M:%S')} {sentence}", soft_wrap=True, markup=False)
+    err.print(f"  {time.strftime('%H:%M:%S')} {sentence}", soft_wrap=True)
 
 
 def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
@@ -133,7 +160,6 @@ def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
     out.print(
         f"Once, before round 1: counts {dict(us.counts)}, labels {list(us.labels)}, names and shapes of what is "
         "shared, versions of grandrounds and torch, digests of the terms, the tokenizer and the public sets held.",
-        markup=False,
         soft_wrap=True,
     )
     table = Table(title="What would leave")
@@ -151,9 +177,9 @@ def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
     out.print(table)
     for upload in uploads:
         if len(upload.tensors) > 3:
-            out.print(f"{upload.kind} of {upload.method}:", markup=False)
+            out.print(f"{upload.kind} of {upload.method}:")
             for name, shape in upload.tensors.items():
-                out.print(f"  {name}  {' x '.join(map(str, shape)) or 'a number'}", markup=False, soft_wrap=True)
+                out.print(f"  {name}  {' x '.join(map(str, shape)) or 'a number'}", soft_wrap=True)
 
 
 def _content(upload: Upload) -> str:

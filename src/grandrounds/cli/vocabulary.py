@@ -83,7 +83,6 @@ def count(
         f"({packed.nbytes:,} bytes); look through them with 'grandrounds vocabulary show {out_path}', then send the "
         "file to the coordinator",
         soft_wrap=True,
-        markup=False,
     )
 
 
@@ -149,7 +148,6 @@ def merge(
         out.print(
             f"{len(pieces):,} {'words' if words else 'word pieces'} of {len(files)} sites are in '{out_path}'",
             soft_wrap=True,
-            markup=False,
         )
 
 

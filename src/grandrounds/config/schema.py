@@ -175,6 +175,8 @@ class Rounds(Section):
     """With fewer good replies a round is abandoned, and all states are as before it."""
     weight_by: Literal["examples", "uniform", "patients", "notes"] | None = None
     """What sites weigh by in a mean; by default as the algorithm's paper does."""
+    largest_share: float = Field(0.5, gt=0, le=1)
+    """Of one site in a mean over three or more: what it registered beyond it is clipped, and that is said; 1: none."""
     compression: Compression = "fp32"
     """Of uploads; int8 is for predictions."""
     evaluate_every: int = Field(1, ge=1)

@@ -3,7 +3,7 @@
 <folder>/config.toml      the coordinator's config          keys/<site>.pub    as the sites sent them back
          founded.toml     who takes part and where          enrolment/<site>/  what each site gets; no secret is in it
          terms/           what all agree on                 run/               checkpoints, metrics, audit log, model
-         ca.* server.*    certificates and their keys
+         ca.* server.*    certificates and their keys      registered.json    what sites registered the last time
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from grandrounds.config.schema import Config, load_config
 from grandrounds.config.validation import explained
 from grandrounds.data.corpora import UNLABELLED, Source
 from grandrounds.data.partition import SiteRow
+from grandrounds.deployment.enrolment import NAME
 from grandrounds.deployment.flower.grid import OverGrid, Roster
 from grandrounds.deployment.flower.superlink import EVERYWHERE, SuperLink
 from grandrounds.deployment.handshake import Handshake, Onlooker
@@ -37,6 +38,7 @@ from grandrounds.deployment.keys import (
     public_bytes,
     read_public,
 )
+from grandrounds.deployment.signed import sign_enrolment
 from grandrounds.deployment.terms import Terms, read_terms, write_terms
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
 from grandrounds.federation.contract import Registration
@@ -52,7 +54,6 @@ from grandrounds.setup.server import ServerSetup, find_device, rows_and_digest, 
 from grandrounds.tasks.task import Task
 
 NOBODY_S = "Entity"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Founded(BaseModel):
@@ -134,7 +135,7 @@ def create(folder: Path, founded: Founded, config: Config) -> Consortium:
 
 def _check_names(sites: Sequence[str]) -> None:
     for site in sites:
-        if not NAME.fullmatch(site):
+        if not re.match(NAME, site):
             raise ConfigError(f"'{site}' can't be a site's name: take letters, digits, '-', '_' and '.'")
     for site, count in Counter(sites).items():
         if count > 1:
@@ -152,6 +153,7 @@ def _enrol(folder: Path, founded: Founded, site: str) -> None:
     (enrolment / "site.toml").write_text(tomli_w.dumps(about), encoding="utf-8")
     if not founded.insecure:
         shutil.copy(folder / "ca.crt", enrolment / "ca.crt")
+        sign_enrolment(enrolment, site, folder / "ca.key")
     (enrolment / "README.txt").write_text(
         f"Site '{site}' of the federation '{founded.name}'. On the hospital's machine:\n\n"
         f"  grandrounds site init THIS_FOLDER       makes the key pair; send {site}.pub back to the coordinator\n"
@@ -255,10 +257,18 @@ def coordinate(
 
         rounds = config.federation
         transport = OverGrid(
-            grid, roster, folder.path / "spool", deadline=rounds.deadline, absence=rounds.absence, idle=idle
+            grid,
+            roster,
+            folder.path / "spool",
+            deadline=rounds.deadline,
+            absence=rounds.absence,
+            idle=idle,
+            keys=keys,
+            logs=folder.path / "site_logs.json",
         )
         stack.callback(transport.close)
-        handshake = Handshake(transport, setup, terms, keys, folder.path / "registrations.json", watcher)
+        registered = folder.path / "registrations.json", watcher, consortium.folder / "registered.json"
+        handshake = Handshake(transport, setup, terms, keys, *registered)
         sites = handshake.open(at_least or len(founded.sites), idle, rounds.absence)
         if config.make_algorithm().needs_secret:
             handshake.agree_on_secret()

@@ -81,6 +81,7 @@ def dry_run(enrolment: Enrolment, holding: Holding) -> list[Upload]:
             Audit(state / "audit.jsonl"),
             terms.digest,
             config.federation.weight_by or algorithm.weight_by,
+            largest_share=config.federation.largest_share,
             public=stand_in if algorithm.public_at_sites else None,
         )
         sites = [site_data.registration]

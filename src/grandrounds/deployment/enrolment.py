@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from grandrounds.deployment.terms import Terms
 
 
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+"""Of a site: it names files, so it can't be a path."""
+
+
 class SiteFile(BaseModel):
     """site.toml: the first three lines come from the coordinator, the rest is the site's own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str
+    name: str = Field(pattern=NAME)
     coordinator: str
     """host:port"""
     insecure: bool = False
@@ -67,6 +71,11 @@ class Enrolment:
     @property
     def key(self) -> Path:
         return self.folder / "private" / "site.key"
+
+    @property
+    def accepted(self) -> Path:
+        """The policy that was accepted where nobody wrote one."""
+        return self.folder / "private" / "policy.toml"
 
     @property
     def public_key(self) -> Path:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from grandrounds import __version__
+from grandrounds.deployment.heads import SignedHead, check_log, write_heads
 from grandrounds.deployment.keys import PrivateKey, PublicKey, fingerprint, public_of, seal, sign, signed_by, unseal
+from grandrounds.deployment.ledger import GREETED, SiteLedger
 from grandrounds.deployment.protocol import (
     Answered,
     AskMethod,
@@ -30,14 +32,18 @@ from grandrounds.deployment.protocol import (
     encode,
     id_of,
 )
-from grandrounds.errors import GrandRoundsError
+from grandrounds.errors import GrandRoundsError, foreign
 from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Registration
-from grandrounds.federation.exchange import Answer
+from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.payloads import PayloadError
+from grandrounds.federation.policy import RefusalError
+from grandrounds.federation.private import MissingVersionError
 from grandrounds.federation.runner import SiteRunner
 
+HEAD = "audit.head"
+CUT = "refused: this site's log has not got the head that it signed: it was cut or edited"
 PURPOSE = "grandrounds: a secret of the sites"
 
 
@@ -52,11 +58,13 @@ class MessageHandler:
         audit: Audit,
         key: PrivateKey,
         state: Path,
+        ledger: SiteLedger,
         say: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         """`about` is what else a hello tells: digests to compare."""
         self._runner, self._registration, self._about = runner, registration, about
         self._audit, self._key, self._state, self._say = audit, key, state, say
+        self._ledger = ledger
         self.digest = registration.digest
         self.ended: str | None = None
         """Why there is nothing more to do: empty where it ended well."""
@@ -78,12 +86,27 @@ class MessageHandler:
                 self._say(f"a message could not be answered: {type(error).__name__}: {error}")
                 self._audit.write(event="failed", error=type(error).__name__)
                 message = Answered(lost=f"failed: {type(error).__name__}; the site's own log says more")
-        return encode(Response(id=name, registration=self.digest, log=self._audit.head, message=message)), sent
+        head = self._signed_head()
+        return encode(Response(id=name, registration=self.digest, **head, message=message)), sent
+
+    def _signed_head(self) -> dict[str, str]:
+        """Also beside the log, where the next start compares them."""
+        signed = SignedHead.of(self._audit.head, self._key)
+        write_heads(self._state / HEAD, {self._registration.site: signed})
+        return {"log": signed.head, "signature": signed.signature}
+
+    def _still_has(self, head: str, signature: str) -> bool:
+        """Whether our log has the head that we signed once; a coordinator that knows of none names none."""
+        try:
+            return not head or bool(check_log(self._audit.path, SignedHead(head, signature), self._key.public_key()))
+        except GrandRoundsError as problem:
+            self._say(str(problem))
+            return False
 
     def _reply(self, request: Request, payloads: Sequence[bytes]) -> tuple[Said, list[bytes]]:
         match request.message:
-            case Hello():
-                return self._introduce(), []
+            case Hello(log=head, signature=signature):
+                return self._introduce() if self._still_has(head, signature) else Answered(lost=CUT), []
             case AskMethod() as asked:
                 return self._ask(asked, payloads)
             case Keys(keys=keys):
@@ -91,7 +114,7 @@ class MessageHandler:
             case Secret() as secret:
                 self._take_secret(secret)
             case Refused(why=why):
-                self._end("refused", why)
+                self._end("refused", foreign(why, 600))
             case Bye():
                 self._end("bye", "")
             case never:
@@ -113,23 +136,32 @@ class MessageHandler:
             secret=self._secret.exists(),
             **self._about,
         )
-        self._audit.write(event="registered", **said.model_dump(exclude={"what", "manifest"}))
+        self._ledger.greeted()
+        self._audit.write(event=GREETED, **said.model_dump(exclude={"what", "manifest"}))
         return said
 
     def _ask(self, asked: AskMethod, payloads: Sequence[bytes]) -> tuple[Answered, list[bytes]]:
         ask = asked.ask(payloads)
         for part in ask.payloads:
             log_payload(self._audit, ask.where, "down", part)
-        if ask.site != self._registration.site:
-            answer = Answer(ask.site, lost="refused: this is another site")
-        else:
-            answer = self._runner.answer(ask)
-            self._runner.flush()  # the coordinator may count on our state as soon as it has the reply
+        answer = self._answer(ask)
         if not answer.payloads:
             self._audit.write(**ask.where, event=answer.lost)
         for place, part in enumerate(answer.payloads):
             log_payload(self._audit, ask.where, "up", part, None if place else answer.work)
         return Answered.of(answer), [part.to_bytes() for part in answer.payloads]
+
+    def _answer(self, ask: Ask) -> Answer:
+        if ask.site != self._registration.site:
+            return Answer(ask.site, lost="refused: this is another site")
+        try:
+            self._runner.check(ask)
+            self._audit.write(**self._ledger.record(ask))
+        except (RefusalError, MissingVersionError) as refusal:
+            return Answer(ask.site, lost=f"refused: {refusal}")
+        answer = self._runner.answer(ask)
+        self._runner.flush()  # the coordinator may count on our state as soon as it has the reply
+        return answer
 
     @property
     def _secret(self) -> Path:
@@ -166,9 +198,15 @@ class MessageHandler:
     def _known_peers(self, keys: Mapping[str, str]) -> dict[str, PublicKey]:
         """The sites' keys as they are in peers.json: written by the engineer, who had the fingerprints from the other
         hospitals, or at the first time by us, and then shown. Whoever is not in it stays out for good."""
+        if not self._runner.algorithm.needs_secret:
+            raise GrandRoundsError(
+                "this federation's algorithm needs no secret of the sites, so there is none to share"
+            )
         path = self._state / "peers.json"
         peers = {site: public_of(text) for site, text in keys.items()}
         shown = {site: fingerprint(key) for site, key in peers.items()}
+        if shown.get(self._registration.site) != fingerprint(self._key.public_key()):
+            raise GrandRoundsError("among the sites' keys our own is not there or another one; nothing is shared")
         if not path.exists():
             write_whole(path, json.dumps(shown, indent=1).encode())
             for site, mark in sorted(shown.items()):

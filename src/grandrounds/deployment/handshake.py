@@ -17,7 +17,7 @@ from grandrounds.deployment.flower.grid import Letter, OverGrid, Received, Roste
 from grandrounds.deployment.keys import PublicKey, public_text
 from grandrounds.deployment.protocol import Bye, Done, Hello, Introduction, Keys, Refused, Secret, Secrets
 from grandrounds.deployment.terms import Terms
-from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.errors import ConfigError, GrandRoundsError, foreign
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.coordinator import check_registrations
 from grandrounds.federation.files import write_whole
@@ -26,6 +26,8 @@ from grandrounds.setup.server import ServerSetup
 
 MOST = 10**12
 """Of anything that a site may count."""
+JUMP = 10
+"""Times what a site registered the last time, beyond which somebody has to look."""
 
 
 class Onlooker(Watcher, Protocol):
@@ -45,7 +47,10 @@ class Handshake:
         keys: Mapping[str, PublicKey],
         saved: Path,
         watcher: Onlooker,
+        last: Path | None = None,
     ) -> None:
+        """`last` remembers from run to run what sites registered."""
+        self._last = last
         self._transport, self._setup, self._terms, self._keys = transport, setup, terms, keys
         self._saved, self._watcher = saved, watcher
         self._holding: dict[str, bool] = {}
@@ -65,6 +70,10 @@ class Handshake:
         met = self._greet(here, known, 1 if known else wanted)
         registrations = known or {site.site: site for site in met}
         write_whole(self._saved, json.dumps([_plain(site) for site in registrations.values()], indent=1).encode())
+        if self._last is not None:
+            write_whole(
+                self._last, json.dumps({n: dict(s.counts) for n, s in registrations.items()}, indent=1).encode()
+            )
         self._transport.registered = {name: site.digest for name, site in registrations.items()}
         return [registrations[name] for name in sorted(registrations)]
 
@@ -89,11 +98,9 @@ class Handshake:
     def close(self) -> None:
         """Goodbye; what sites say of their logs is kept, so that a log that is cut later is found out."""
         here = self._online({})
-        heads = {
-            reply.site: reply.response.log if reply.response else None
-            for reply in self._transport.converse([Letter(name, Bye()) for name in here], patience=10)
-        }
-        write_whole(self._saved.with_name("site_logs.json"), json.dumps(heads, indent=1).encode())
+        for _ in self._transport.converse([Letter(name, Bye()) for name in here], patience=10):
+            pass
+        self._transport.flush()
 
     def _online(self, known: Mapping[str, Registration]) -> list[str]:
         here = [name for name, presence in self._transport.roster.look().items() if presence.online]
@@ -102,7 +109,7 @@ class Handshake:
     def _greet(self, names: Sequence[str], known: Mapping[str, Registration], wanted: int) -> list[Registration]:
         """Those that fit; where enough do, the others are refused and the rest goes on."""
         met, problems = list[Registration](), list[str]()
-        for reply in self._transport.converse([Letter(name, Hello()) for name in sorted(names)]):
+        for reply in self._transport.converse([Letter(name, self._hello(name)) for name in sorted(names)]):
             try:
                 site = self._welcome(reply)
                 if known and known[reply.site] != site:
@@ -118,12 +125,17 @@ class Handshake:
             self._watcher.say(sentence)
         return met
 
+    def _hello(self, name: str) -> Hello:
+        """With what it signed last: a site whose log has not got that any more says so."""
+        noted = self._transport.heads.get(name)
+        return Hello() if noted is None else Hello(log=noted.head, signature=noted.signature)
+
     def _welcome(self, reply: Received) -> Registration:
         """What the site says of itself; ConfigError where it does not fit."""
         name, said = reply.site, reply.message
         if not isinstance(said, Introduction):
             why = reply.lost or getattr(said, "lost", None) or "it answered something else"
-            raise ConfigError(f"site '{name}' did not say who it is ({why})")
+            raise ConfigError(f"site '{name}' did not say who it is ({foreign(why)})")
         counts, site = said.counts, Registration(said.site, said.counts, said.labels, said.manifest)
         self._holding[name] = said.secret
         ours = {"version": __version__, "terms": self._terms.digest, "tokenizer": self._terms.tokenizer}
@@ -135,19 +147,36 @@ class Handshake:
         }
         for what, sentence in spoken.items():
             if (theirs := getattr(said, what)) != ours[what] and not (what == "tokenizer" and said.own_encoder):
-                raise ConfigError(sentence.format(name=name, theirs=theirs, ours=ours[what]))
+                raise ConfigError(sentence.format(name=name, theirs=foreign(theirs, 64), ours=ours[what]))
         if site.site != name:
-            raise ConfigError(f"site '{name}' calls itself '{site.site}': it has another site's enrolment")
+            raise ConfigError(f"site '{name}' calls itself '{foreign(site.site, 64)}': it has another site's enrolment")
         if not all(1 <= count < MOST for count in counts.values()) or not {"examples", "notes"} <= counts.keys():
             raise ConfigError(f"site '{name}' registered counts that can't be")
+        self._check_jump(site)
         labels = None if self._terms.config.labels_may_differ else self._terms.task.labels
         check_registrations([site], labels, self._setup.expected.manifest)
         _, public = self._terms.public
         if said.public and public and public not in said.public:
-            self._watcher.say(
-                f"site '{name}' holds version {said.public[-1]} of the public set, ours is {public}: it gets ours"
-            )
+            held = foreign(said.public[-1], 16)
+            self._watcher.say(f"site '{name}' holds version {held} of the public set, ours is {public}: it gets ours")
         return replace(site, manifest=self._setup.expected.manifest)
+
+    def _check_jump(self, site: Registration) -> None:
+        """What a site registers is its weight; nobody gets ten times the patients overnight."""
+        if self._last is None or not self._last.exists():
+            return
+        try:
+            before = json.loads(self._last.read_text(encoding="utf-8")).get(site.site, {})
+            jumps = [(what, int(n)) for what, n in before.items() if site.counts.get(what, 0) > JUMP * int(n)]
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            raise GrandRoundsError(
+                f"'{self._last}' was edited or torn; delete it to register all sites anew"
+            ) from error
+        for what, number in jumps:
+            raise ConfigError(
+                f"site '{site.site}' registers {site.counts[what]:,} {what}, and {number:,} the last time; if that is "
+                f"right, delete it from '{self._last}'"
+            )
 
     def _refuse(self, name: str, why: str) -> None:
         for _ in self._transport.converse([Letter(name, Refused(why=why))], patience=10):

@@ -118,6 +118,19 @@ def fingerprint(key: PublicKey) -> str:
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
+def certificate_fingerprint(path: Path) -> str:
+    """As `fingerprint`; `openssl x509 -fingerprint -sha256` shows the same in another form."""
+    digest = _read_certificate(path).fingerprint(hashes.SHA256())
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def certificate_key(path: Path) -> PublicKey:
+    key = _read_certificate(path).public_key()
+    if not isinstance(key, PublicKey):
+        raise ConfigError(f"'{path}' is not a certificate of ours; ask the coordinator for it")
+    return key
+
+
 def seal(secret: bytes, to: PublicKey, purpose: str) -> bytes:
     """Only the holder of the private key can open it: ECDH with a passing key, HKDF, AES-GCM."""
     passing = ec.generate_private_key(CURVE())

@@ -42,6 +42,9 @@ class Sealed(_Model):
 
 class Hello(_Model):
     what: Literal["hello"] = "hello"
+    log: str = ""
+    """The head of the site's audit log that it signed last; empty: none that we know."""
+    signature: str = ""
 
 
 class AskMethod(_Model):
@@ -156,7 +159,8 @@ class Response(_Model):
     registration: str
     """Digest of what the site registered."""
     log: str
-    """The head of the site's audit log."""
+    """The head of the site's audit log, and its signature under the site's key."""
+    signature: str = ""
     message: Annotated[Said, Field(discriminator="what")]
 
 

@@ -19,8 +19,10 @@ from grandrounds.config.validation import explained
 from grandrounds.data.corpora import Source
 from grandrounds.data.documents import Document
 from grandrounds.deployment.enrolment import Enrolment
-from grandrounds.deployment.handler import MessageHandler
+from grandrounds.deployment.handler import HEAD, MessageHandler
+from grandrounds.deployment.heads import check_log, read_heads
 from grandrounds.deployment.keys import read_private
+from grandrounds.deployment.ledger import SiteLedger
 from grandrounds.deployment.terms import tokenizer_digest
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit
@@ -88,9 +90,14 @@ def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], No
         "torch": torch.__version__,
         "public": sorted(path.stem for path in (state / "public").glob("*.safetensors")),
     }
-    audit = Audit(state / "audit.jsonl")
+    log, config = state / "audit.jsonl", terms.config
+    key = read_private(enrolment.key)
+    for noted in read_heads(state / HEAD).values():
+        check_log(log, noted, key.public_key())
+    audit = Audit(log)
+    ledger = SiteLedger(log, config.federation.rounds, config.make_algorithm().exchanges())
     return MessageHandler(
-        make_runner(enrolment, holding), site_data.registration, about, audit, read_private(enrolment.key), state, say
+        make_runner(enrolment, holding), site_data.registration, about, audit, key, state, ledger, say
     )
 
 

@@ -10,11 +10,12 @@ import errno
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.exchange import Work
@@ -28,7 +29,7 @@ class Audit:
     """An append-only chain in a file; a line torn by a crash is put aside, and the log says so."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self.head = START
         torn = self._recover() if path.exists() else 0
         self._file = path.open("ab", buffering=0)
@@ -43,17 +44,17 @@ class Audit:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             self._file.truncate(size)  # half a line would break the chain for good
-            raise disk_error(error, self._path) from error
+            raise disk_error(error, self.path) from error
         self.head = sha256(line).hexdigest()
 
     def close(self) -> None:
         self._file.close()
 
     def _recover(self) -> int:
-        data = self._path.read_bytes()
+        data = self.path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data):
-            with self._path.open("r+b") as file:
+            with self.path.open("r+b") as file:
                 file.truncate(len(whole))
         if whole:
             self.head = sha256(whole.splitlines()[-1]).hexdigest()
@@ -96,6 +97,32 @@ def head_of(path: Path) -> str:
     """What to note down elsewhere: whoever holds it sees whether the log was cut later."""
     lines = path.read_bytes().splitlines()
     return sha256(lines[-1]).hexdigest() if lines else START
+
+
+class Travelled(NamedTuple):
+    """What passed in a round, of one kind and in one direction."""
+
+    round: int
+    direction: str
+    kind: str
+    payloads: int
+    bytes: int
+
+
+def summary(path: Path, site: str | None = None) -> tuple[list[Travelled], list[float]]:
+    """By round, direction and kind, of all sites or one; and when its first and last line were written."""
+    verify(path)
+    found: Counter[tuple[int, str, str]] = Counter()
+    sizes: Counter[tuple[int, str, str]] = Counter()
+    times = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        times.append(float(record["time"]))
+        if "digest" in record and site in (None, record.get("site")):
+            place = int(record["round"]), str(record["direction"]), str(record["kind"])
+            found[place] += 1
+            sizes[place] += int(record["bytes"])
+    return [Travelled(*place, found[place], sizes[place]) for place in sorted(found)], times[:1] + times[-1:]
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,10 @@ class Algorithm:
     def check(self, parameters: Collection[str]) -> None:
         """ConfigError where options name what the model does not have."""
 
+    def exchanges(self) -> int:
+        """How often a round asks a site at most: a site refuses what goes beyond."""
+        return 8
+
     def encodings(self) -> Sequence[Compression]:
         """How its uploads may be compressed."""
         return ("fp32", "fp16")

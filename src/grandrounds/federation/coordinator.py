@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grandrounds.errors import ConfigError, GrandRoundsError
+from grandrounds.errors import ConfigError, GrandRoundsError, foreign
 from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Algorithm, Cohort, Kinds, Registration, Reply, declared_kinds
 from grandrounds.federation.exchange import Answer, Ask, Transport, Work
-from grandrounds.federation.payloads import Expected, Packed, Payload, PayloadError, PublicSet, unpack
+from grandrounds.federation.payloads import Expected, Packed, Parameters, Payload, PayloadError, PublicSet, unpack
+from grandrounds.federation.shares import weights
 
 
 class AbandonedError(GrandRoundsError):
@@ -59,6 +60,8 @@ class Federation:
     config: str
     weight_by: str
     min_replies: int = 1
+    largest_share: float = 0.5
+    """Of one site in a mean over three or more."""
     registered: int = 0
     """How many sites there are."""
     public: PublicSet | None = None
@@ -80,6 +83,7 @@ class RoundCohort(Cohort):
         self.exchange = 0
         self._federation, self._round, self._read_only = federation, round, read_only
         self._by_name = {site.site: site for site in self.sites}
+        self._weights = weights(self.sites, federation.weight_by, federation.largest_share)
         self._open: Iterator[Any] = iter(())
 
     def ask_each(self, method: Any, messages: Mapping[str, tuple[Any, ...]]) -> Iterator[Any]:
@@ -130,16 +134,20 @@ class RoundCohort(Cohort):
             for part in ask.payloads:
                 log_payload(self._federation.audit, ask.where, "down", part)
         for answer in self._federation.transport.exchange(asks):
+            answer = measurable(answer)
             self._record(sent[answer.site], answer)
-            if answer.lost and answer.lost.startswith("failed: "):
-                failed.append(answer.lost)
             try:
                 reply = self._checked(answer, kinds)
             except PayloadError as problem:
-                self.traffic.lost[answer.site] = f"rejected: {problem}"
+                self.traffic.lost[answer.site] = f"rejected: {foreign(str(problem))}"
                 continue
+            except Exception as bug:  # whatever one site's reply leads to, the others' round goes on
+                self.traffic.lost[answer.site] = f"failed: its reply can't be used ({type(bug).__name__})"
+                reply = None
             finally:
                 self._federation.watch(answer.site)
+            if (lost := self.traffic.lost.get(answer.site, "")).startswith("failed: "):
+                failed.append(lost)
             if reply is not None:
                 good += 1
                 self.traffic.replies += 1
@@ -165,11 +173,13 @@ class RoundCohort(Cohort):
         parts = tuple(
             unpack(part, self._federation.expected, kind) for part, kind in zip(answer.payloads, declared, strict=True)
         )
+        if any(isinstance(part, Parameters) and part.rows for part in parts):
+            raise PayloadError("weights come whole from a site; only the server sends rows of them")
         payload = parts if isinstance(kinds, tuple) else parts[0]
         if answer.version is not None and not self._read_only:
             self._federation.ledger.versions[answer.site] = answer.version
         site = self._by_name[answer.site]
-        return Reply(site, payload, weight(site, self._federation.weight_by))
+        return Reply(site, payload, self._weights[answer.site])
 
     def _record(self, ask: Ask, answer: Answer) -> None:
         """Count and log what crossed the wire, good or not."""
@@ -189,31 +199,29 @@ class RoundCohort(Cohort):
                 log_payload(self._federation.audit, where, "up", part, None if place else answer.work)
 
 
+def measurable(answer: Answer) -> Answer:
+    """The answer, or its rejection where its bytes can't even be counted for the log."""
+    try:
+        for part in answer.payloads:
+            part.nbytes, part.digest  # noqa: B018  # both are kept
+    except Exception as error:
+        return Answer(answer.site, lost=f"rejected: a payload can't be measured ({type(error).__name__})")
+    return answer
+
+
 def check_registrations(
     sites: Sequence[Registration], labels: Sequence[str] | None, manifest: Mapping[str, tuple[int, ...]]
 ) -> None:
     """Before round 1: every site has the server's labels, unless they may differ, and the shapes of what it shares."""
     for site in sites:
         if labels is not None and list(site.labels) != list(labels):
-            raise ConfigError(
-                f"site '{site.site}' has the labels {', '.join(site.labels)}; the server has {', '.join(labels)}"
-            )
+            theirs = foreign(", ".join(site.labels))
+            raise ConfigError(f"site '{site.site}' has the labels {theirs}; the server has {', '.join(labels)}")
         if site.manifest is not manifest and site.manifest != manifest:
             names = sorted(site.manifest.keys() | manifest.keys())
             name = next(name for name in names if site.manifest.get(name) != manifest.get(name))
+            theirs = foreign(f"{name!r} with shape {site.manifest.get(name)}")
             raise ConfigError(
-                f"site '{site.site}' shares {name!r} with shape {site.manifest.get(name)}, the server with "
-                f"{manifest.get(name)}; do both have the same encoder?"
+                f"site '{site.site}' shares {theirs}, the server with {manifest.get(name)}; do both have the same "
+                "encoder?"
             )
-
-
-def weight(site: Registration, weight_by: str) -> float:
-    """A site's say in a mean; it comes from its registration, so no reply can forge it."""
-    if weight_by == "uniform":
-        return 1.0
-    if weight_by not in site.counts:
-        known = ", ".join(["uniform", *sorted(site.counts)])
-        raise ConfigError(
-            f"federation.weight_by = '{weight_by}', but site '{site.site}' registered no such count; known: {known}"
-        )
-    return float(site.counts[weight_by])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol, Self
 
+from grandrounds.errors import foreign
 from grandrounds.federation.payloads import Packed, PayloadError
 
 Plain = str | int | float | bool
@@ -101,6 +102,7 @@ class Answer:
             raise PayloadError("an answer is a payload, or a reason why there is none")
         if len(work) != len(Work._fields) or not all(type(number) is int and number >= 0 for number in work):
             raise PayloadError("the work of an answer is a number of steps and a number of examples")
+        lost = None if lost is None else foreign(lost)  # a site's words, which are logged and shown
         return cls(site, payloads, version, lost, bool(lacks_public), Work(*work))
 
     @property

@@ -421,6 +421,7 @@ class Site(Learner):
         exchange: int,
         secret: Callable[[], bytes],
         tables: Tables | None = None,
+        least_batch: int = 1,
     ) -> None:
         """`tables` are the initial embeddings; they track what the working model holds instead."""
         super().__init__(registration.site, spec, splits, round, exchange)
@@ -428,6 +429,7 @@ class Site(Learner):
         self.kept: dict[str, Flat] = {}
         self._model, self._start, self._private, self._models = model, start, private, models
         self._tables = Tables(start) if tables is None else tables
+        self._least_batch = least_batch
         self._fresh = False
 
     @property
@@ -465,6 +467,8 @@ class Site(Learner):
 
     def minibatch(self, size: int, step: int) -> Any:
         """The step-th mini-batch of an endless run of shuffled epochs: a function of (seed, site, step)."""
+        if size < self._least_batch:  # whoever asks chooses the size, and a gradient of one sentence shows its words
+            raise RefusalError(f"the site's policy lets gradients of {self._least_batch} examples leave, not of {size}")
         split = self._drawn(self._split("train"), derive(self.spec.seed, self.who, "minibatch drawn", step))
         place = np.arange(step * size, (step + 1) * size)
         orders = {
@@ -472,6 +476,12 @@ class Site(Learner):
             for epoch in sorted(set((place // len(split)).tolist()))
         }
         return self._batch(split, np.array([orders[p // len(split)][p % len(split)] for p in place.tolist()]))
+
+    def counts(self, split: str) -> Counts:
+        """As a learner's; never on what the site trains on: that tells who is in it."""
+        if split not in (VALIDATION, "test"):
+            raise RefusalError("a site is scored on its validation and test data alone")
+        return super().counts(split)
 
     def _split(self, name: str) -> Split:
         if name not in self._splits:

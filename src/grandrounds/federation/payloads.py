@@ -40,6 +40,10 @@ OFF_SIMPLEX = "predictions are not on the simplex: a row is negative or does not
 _FORMS: dict[Form, str] = {"probabilities": "p", "log_probabilities": "log p"}  # short: they are in every upload
 OF_ROWS = " rows"
 """With a table's name: which rows travel under that name alone."""
+MOST_LAYOUT = 1 << 23
+"""Bytes of a payload's names, shapes and header: a model has some thousand tensors."""
+MOST_HEADER, MOST_NAME = 1 << 20, 200
+"""Bytes of a header, which says what tensors can't (a few names and numbers), and letters of a name."""
 FLOATS, INTEGERS = (torch.float32, torch.float16), (torch.int64, torch.uint8)
 
 
@@ -111,13 +115,15 @@ class Packed:
             raise PayloadError(f"a payload of {len(data)} bytes is over the budget of {max_bytes}")
         try:
             length = int.from_bytes(data[:8], "little")
+            if length > MOST_LAYOUT:
+                raise PayloadError(f"a payload's layout of {length} bytes is over the limit of {MOST_LAYOUT}")
             ((kind, metadata),) = json.loads(data[8 : 8 + length])["__metadata__"].items()
-            header = json.loads(metadata)
-            if not isinstance(header, dict):
-                raise TypeError
+            header = _header(metadata)
             tensors = safetensors.load(data)
         except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise PayloadError("a payload can't be decoded: it is cut short or not ours") from error
+        if longest := max((name for name in (kind, *tensors) if len(name) > MOST_NAME), key=len, default=""):
+            raise PayloadError(f"a payload has a name of {len(longest)} letters; {MOST_NAME} are the limit")
         for name, tensor in tensors.items():
             if tensor.dtype not in DTYPES:
                 raise PayloadError(f"{name!r} has the type {tensor.dtype}, which does not travel")
@@ -135,6 +141,8 @@ class Payload:
     """One kind of thing that may leave a site."""
 
     kind: ClassVar[str]
+    fields: ClassVar[frozenset[str]] = frozenset()
+    """What its header may hold; most kinds need none."""
 
     def pack(self, compression: Compression) -> Packed:
         """As it goes over the wire."""
@@ -161,6 +169,8 @@ def unpack(packed: Packed, expected: Expected, kind: type[Payload] | None = None
         raise PayloadError(unknown("payload kind", packed.kind, KINDS))
     if kind is not None and packed.kind != kind.kind:
         raise PayloadError(f"a payload of kind '{packed.kind}' came where '{kind.kind}' was declared")
+    if surplus := packed.header.keys() - KINDS[packed.kind].fields:
+        raise PayloadError(f"the header of '{packed.kind}' has the undeclared {min(surplus)!r}")
     if packed.nbytes > expected.max_bytes:
         raise PayloadError(f"a payload of {packed.nbytes} bytes is over the budget of {expected.max_bytes}")
     return KINDS[packed.kind].unpack(packed, expected)
@@ -172,6 +182,7 @@ class Parameters(Payload):
     """Weights by name. In process these are the model's own tensors: a cursor, valid until the model changes."""
 
     kind: ClassVar[str] = "parameters"
+    fields: ClassVar[frozenset[str]] = frozenset({"since"})
     values: Mapping[str, Tensor]
     rows: Mapping[str, Rows] = field(default_factory=dict)
     """Of embeddings, only the rows that are not as they were before round 1."""
@@ -198,7 +209,7 @@ class Parameters(Payload):
         tables = frozenset(name for name in expected.tables if name + OF_ROWS in packed.tensors)
         values, rows = _unwired(packed, expected.manifest, tables, expected.integers)
         since = packed.header.get("since", {})
-        if not isinstance(since, dict) or since.keys() != rows.keys():
+        if not isinstance(since, dict) or since.keys() != rows.keys() or not all(map(_is_digest, since.values())):
             raise PayloadError("rows of weights come with a digest of the table that has the others")
         return cls(values, {name: replace(some, since=str(since[name])) for name, some in rows.items()})
 
@@ -253,6 +264,7 @@ class Predictions(Payload):
     """A model's answer on every row of the public set, [rows, classes]."""
 
     kind: ClassVar[str] = "predictions"
+    fields: ClassVar[frozenset[str]] = frozenset({"public"})
     values: Tensor
     form: Form
     public: str
@@ -262,7 +274,8 @@ class Predictions(Payload):
         """The same answer in that form."""
         if form == self.form:
             return self
-        return replace(self, form=form, values=self.values.exp() if form == "probabilities" else _log(self.values))
+        values = self.values.exp() if form == "probabilities" else quantize.bounded(_log(self.values))
+        return replace(self, form=form, values=values)
 
     def pack(self, compression: Compression) -> Packed:
         header = {"public": self.public}
@@ -297,7 +310,7 @@ class Predictions(Payload):
         # fp16 keeps three decimals, so a row's sum may be off by about one in a thousand.
         if bool((simplex < 0).any()) or not torch.allclose(simplex.sum(dim=1), torch.ones(rows), atol=5e-3):
             raise PayloadError(OFF_SIMPLEX)
-        return cls(values, form, digest)
+        return cls(values if form == "probabilities" else quantize.bounded(values), form, digest)
 
 
 @_kind
@@ -306,6 +319,7 @@ class PredictedLabels(Payload):
     """A model's class for every row of the public set, [rows], and nothing of how sure it is."""
 
     kind: ClassVar[str] = "predicted_labels"
+    fields: ClassVar[frozenset[str]] = frozenset({"public"})
     values: Tensor
     classes: int
     public: str
@@ -390,7 +404,7 @@ class PublicSet(Payload):
         return json.dumps(self.examples, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-DIGEST_BYTES = 16
+DIGEST_BYTES, DIGEST_LETTERS = 16, 16
 
 
 @_kind
@@ -450,6 +464,7 @@ class VocabularyCounts(Payload):
     holds pieces of text. A site's policy must name the number from which on it lets them leave."""
 
     kind: ClassVar[str] = "vocabulary_counts"
+    fields: ClassVar[frozenset[str]] = frozenset({"least"})
     least: int
     counts: Mapping[str, int]
 
@@ -485,6 +500,7 @@ class Scores(Payload):
     """Named numbers that can be summed over sites: tp, fp, fn, n ..."""
 
     kind: ClassVar[str] = "scores"
+    fields: ClassVar[frozenset[str]] = frozenset({"values"})
     values: Mapping[str, float]
 
     def pack(self, compression: Compression) -> Packed:
@@ -497,6 +513,8 @@ class Scores(Payload):
             raise PayloadError("scores must be named numbers")
         if not all(isinstance(v, (int, float)) and abs(v) <= sys.float_info.max for v in values.values()):
             raise PayloadError("scores must be finite numbers")
+        if any(len(name) > MOST_NAME for name in values):
+            raise PayloadError(f"a score's name has at most {MOST_NAME} letters")
         return cls({str(name): float(value) for name, value in values.items()})
 
 
@@ -512,9 +530,26 @@ class Done(Payload):
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
-        if packed.tensors or packed.header:
+        if packed.tensors:
             raise PayloadError("'done' carries nothing")
         return cls()
+
+
+def _header(text: str) -> dict[str, Any]:
+    """PayloadError where it is larger or deeper than any kind needs: what is measured later must not fail."""
+    if len(text) > MOST_HEADER:
+        raise PayloadError(f"a payload's header of {len(text)} letters is over the limit of {MOST_HEADER}")
+    header = json.loads(text)
+    if not isinstance(header, dict):
+        raise TypeError
+    inner = [value for field in header.values() if isinstance(field, dict) for value in field.values()]
+    if any(isinstance(value, dict | list) for value in inner) or any(isinstance(v, list) for v in header.values()):
+        raise PayloadError("a payload's header is nested deeper than any kind needs")
+    return header
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= DIGEST_LETTERS
 
 
 def _check_public(packed: Packed, digest: str) -> None:

@@ -3,6 +3,7 @@
 allow = ["parameters", "scores", "done"]    # kinds of payload; without this line, every kind
 max_bytes = 500_000_000                     # a payload
 vocabulary = 5                              # words and parts of words that so many documents have; without it, none
+least_batch = 8                             # sentences that gradients are of (FedNER): of one alone they show its words
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Policy(BaseModel):
     allow: frozenset[str] | None = None
     max_bytes: int = Field(1 << 34, gt=0)
     vocabulary: int | None = Field(None, ge=1)
+    least_batch: int = Field(1, ge=1)
 
     @classmethod
     def load(cls, path: Path) -> Self:

@@ -11,6 +11,18 @@ from torch import Tensor
 Form = Literal["probabilities", "log_probabilities"]
 
 
+LEAST, MOST = -16.0, 15.875
+"""Of a log-ratio to the first class, in a byte with steps of 1/8."""
+
+
+def bounded(values: Tensor) -> Tensor:
+    """Log-probabilities that 8 bits can say, whatever they came in: else one site that sends -1e6 would outweigh any
+    number of others in a mean. Rows within the bounds keep their bits."""
+    ratio = values[:, 1:] - values[:, :1]
+    beyond = ((ratio < LEAST) | (ratio > MOST)).any(dim=1, keepdim=True)
+    return torch.where(beyond, _of_ratios(ratio.clamp(LEAST, MOST)), values) if bool(beyond.any()) else values
+
+
 def packed(values: Tensor, form: Form) -> Tensor:
     """Most predictions are near nothing or all."""
     return deflated(_bytes_of(values, form))
@@ -40,15 +52,18 @@ def _bytes_of(values: Tensor, form: Form) -> Tensor:
     to 16: a small probability is what a softened teacher has to say."""
     if form == "probabilities":
         return (values[:, 1:] * 255).round().to(torch.uint8)
-    ratio = (values[:, 1:] - values[:, :1]).clamp(-16, 15.875)
-    return ((ratio + 16) * 8).round().to(torch.uint8)
+    ratio = (values[:, 1:] - values[:, :1]).clamp(LEAST, MOST)
+    return ((ratio - LEAST) * 8).round().to(torch.uint8)
+
+
+def _of_ratios(ratio: Tensor) -> Tensor:
+    return torch.cat([torch.zeros(len(ratio), 1), ratio], dim=1).log_softmax(dim=1)
 
 
 def values_of(coded: Tensor, form: Form) -> Tensor:
     """[rows, classes] on the simplex."""
     if form == "log_probabilities":
-        ratio = coded.float() / 8 - 16
-        return torch.cat([torch.zeros(len(ratio), 1), ratio], dim=1).log_softmax(dim=1)
+        return _of_ratios(coded.float() / 8 + LEAST)
     rest = coded.float() / 255
     whole = torch.cat([(1 - rest.sum(dim=1, keepdim=True)).clamp(min=0), rest], dim=1)
     return whole / whole.sum(dim=1, keepdim=True)  # rounding may have left more than one

@@ -69,7 +69,12 @@ class SiteRunner:
     def flush(self) -> None:
         self._private.flush()
 
-    def _run(self, ask: Ask) -> Answer:
+    @property
+    def algorithm(self) -> Algorithm:
+        return self._algorithm
+
+    def check(self, ask: Ask) -> None:
+        """RefusalError where it is not an ask of this federation."""
         if ask.config != self._config:
             raise RefusalError("the shared config at this site is another one")
         ours = self._algorithm  # compared before anything of that name is looked up: a name could load a package
@@ -77,6 +82,9 @@ class SiteRunner:
             raise RefusalError("this site takes part in another algorithm, or with other options")
         if ask.public not in ("", self._expected.public[1]):
             raise RefusalError(f"the public set is version {self._expected.public[1] or 'none'}, not {ask.public:.16}")
+
+    def _run(self, ask: Ask) -> Answer:
+        self.check(ask)
         site_data = self._sites[ask.site]
         private = self._private.read(ask.site, ask.start)
         site = Site(
@@ -90,6 +98,7 @@ class SiteRunner:
             round=ask.round,
             exchange=ask.exchange,
             secret=self._secret,
+            least_batch=site_data.policy.least_batch,
             tables=self._tables.setdefault(site_data.spec.model_key, Tables(lambda: self._start(site_data.spec))),
         )
         method = site_method(self._algorithm, ask.method)

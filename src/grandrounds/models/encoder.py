@@ -10,7 +10,7 @@ import copy
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,12 @@ TINY: dict[str, Any] = {
 
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
+
+
+NO_CODE: dict[str, Any] = {"trust_remote_code": False}
+LOCAL: dict[str, Any] = {**NO_CODE, "local_files_only": True}
+PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".h5", ".msgpack", ".npy", ".npz")
+"""Weights in forms that may run code when they are read, or that we never write."""
 
 
 @dataclass(frozen=True)
@@ -159,9 +165,10 @@ class Encoder:
 
     @classmethod
     def saved(cls, folder: Path) -> Encoder:
-        """What `save` wrote: shapes and tokenizer, without weights."""
+        """What `save` wrote: shapes and tokenizer, without weights. Nothing of it is run, and nothing is fetched."""
+        check_folder(folder, PICKLED)
         name = (folder / "encoder_name").read_text().strip() if (folder / "encoder_name").exists() else "saved"
-        found = cls(name, _tokenizer(str(folder)), AutoConfig.from_pretrained(folder), None)
+        found = cls(name, _tokenizer(str(folder), LOCAL), AutoConfig.from_pretrained(folder, **LOCAL), None)
         lora = folder / "lora.json"
         if not lora.exists():
             return found
@@ -221,7 +228,11 @@ class Encoder:
         checkpoint lacks them; they must start with `may_lack`, as those of heads do."""
         try:
             model, loading = kind.from_pretrained(
-                self.weights, config=copy.deepcopy(self.config), dtype=torch.float32, output_loading_info=True
+                self.weights,
+                config=copy.deepcopy(self.config),
+                dtype=torch.float32,
+                output_loading_info=True,
+                **NO_CODE,
             )
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             why = str(error).partition("\n")[0]
@@ -329,8 +340,10 @@ AttentionMaskInterface.register(_REMEMBERING, sdpa_mask)
 
 
 def _from_hub_or_folder(name: str) -> Encoder:
+    if Path(name).is_dir():
+        check_folder(Path(name))
     try:
-        config = AutoConfig.from_pretrained(name)
+        config = AutoConfig.from_pretrained(name, **NO_CODE)
         tokenizer = _tokenizer(name)
     except (OSError, ValueError, StrictDataclassError) as error:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") == "1" else ""
@@ -343,8 +356,27 @@ def _from_hub_or_folder(name: str) -> Encoder:
     return Encoder(name, tokenizer, config, name)
 
 
-def _tokenizer(place: str) -> Any:
-    tokenizer = AutoTokenizer.from_pretrained(place)
+def check_folder(folder: Path, refused: Sequence[str] = ()) -> None:
+    """ConfigError where a model's folder holds code, names code that is elsewhere, or has files that end like these."""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() in (".py", *refused):
+            raise ConfigError(f"'{path}' is not data: a model's folder holds safetensors and JSON, and no code is run")
+        if path.suffix == ".json" and path.is_file() and b"auto_map" in path.read_bytes():
+            _check_json(path)
+
+
+def _check_json(path: Path) -> None:
+    """Word pieces may well have that name; a key of a config may not."""
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"'{path}' can't be read: {error}") from error
+    if isinstance(held, dict) and "auto_map" in held:
+        raise ConfigError(f"'{path}' names code to run (auto_map); delete that entry if the model works without it")
+
+
+def _tokenizer(place: str, options: Mapping[str, bool] | None = None) -> Any:
+    tokenizer = AutoTokenizer.from_pretrained(place, **(options or NO_CODE))
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # what transformers makes of a folder without any
         raise ConfigError(f"'{place}' has no tokenizer; save it beside the weights")
     return tokenizer

@@ -29,11 +29,11 @@ from grandrounds.federation.coordinator import (
     Ledger,
     RoundCohort,
     check_registrations,
-    weight,
 )
 from grandrounds.federation.exchange import Transport
 from grandrounds.federation.learner import VALIDATION, Server, save_outcomes
 from grandrounds.federation.seeds import generator
+from grandrounds.federation.shares import sentences
 from grandrounds.metrics.score import Score
 from grandrounds.runs.card import model_card
 from grandrounds.runs.checkpoints import Checkpoints, Progress
@@ -99,6 +99,7 @@ class RoundLoop:
             config=config.digest() if terms is None else terms,
             weight_by=config.federation.weight_by or self.algorithm.weight_by,
             min_replies=config.federation.min_replies,
+            largest_share=config.federation.largest_share,
             registered=len(self.sites),
             public=setup.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
@@ -120,8 +121,9 @@ class RoundLoop:
         """Start anew, or from the last good checkpoint."""
         labels = None if self.config.labels_may_differ else self.setup.spec.task.labels
         check_registrations(self.sites, labels, self.setup.expected.manifest)
-        for site in self.sites:
-            weight(site, self.federation.weight_by)  # ConfigError here, not after the first site has trained
+        # ConfigError here, not after the first site has trained, where a site has not registered what weights go by
+        for sentence in sentences(self.sites, self.federation.weight_by, self.federation.largest_share):
+            self.watcher.say(sentence)
         saved = self.checkpoints.last() if any(self.folder.checkpoints.glob("round-*")) else None
         self.ledger.pinned = self.checkpoints.pinned()  # a start that asks sites must not make them forget
         cohort = self._cohort(self.sites, 0)

@@ -24,7 +24,7 @@ from grandrounds.data.documents import Document
 from grandrounds.data.formats import Corpus, each, nothing_found, reader_options
 from grandrounds.data.formats.source import Warnings
 from grandrounds.errors import GrandRoundsError, unknown
-from grandrounds.models.encoder import Encoder
+from grandrounds.models.encoder import PICKLED, Encoder, check_folder
 from grandrounds.models.lora import without_adapters
 from grandrounds.registry import TASKS
 from grandrounds.tasks.abilities import SplitsText
@@ -166,6 +166,7 @@ def _save(
 def load(folder: str | Path, task_name: str | None = None) -> Extractor:
     """The model that a run saved under `model/` or `models/<site>/`; with `task_name`, only if it is of that task."""
     folder = Path(folder)
+    check_folder(folder, PICKLED)  # a stranger's model is data, and nothing of it is run
     try:
         about = json.loads((folder / "grandrounds.json").read_text(encoding="utf-8"))
         weights = safetensors.load_file(folder / "model.safetensors")

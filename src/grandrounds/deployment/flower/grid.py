@@ -19,8 +19,10 @@ from flwr.app import Array, Message, RecordDict
 from flwr.serverapp import Grid
 
 from grandrounds.deployment.flower.records import from_records, to_records
+from grandrounds.deployment.heads import SignedHead, read_heads, write_heads
+from grandrounds.deployment.keys import PublicKey
 from grandrounds.deployment.protocol import Answered, Asked, AskMethod, Refused, Request, Response, Said, decode, encode
-from grandrounds.errors import GrandRoundsError
+from grandrounds.errors import GrandRoundsError, foreign
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Packed, PayloadError
 
@@ -129,8 +131,13 @@ class OverGrid:
         absence: float = 180.0,
         poll: float = 0.1,
         idle: Callable[[], None] = lambda: None,
+        keys: Mapping[str, PublicKey] | None = None,
+        logs: Path | None = None,
     ) -> None:
-        """`idle` is called while waiting: to draw a table, to see that SuperLink is alive."""
+        """`idle` is called while waiting: to draw a table, to see that SuperLink is alive. `logs` is where the heads of
+        sites' audit logs are kept, signed with their `keys`."""
+        self._keys, self._logs = keys, logs
+        self.heads = read_heads(logs) if logs is not None else {}
         self.roster = roster
         self.registered: dict[str, str] = {}
         """Digests of what sites registered, which every answer must repeat."""
@@ -175,8 +182,8 @@ class OverGrid:
             if not isinstance(received.message, Answered):
                 raise PayloadError("it is not an answer to an ask")
             answer = received.message.answer(received.site, received.payloads)
-        except PayloadError as problem:
-            return Answer(received.site, lost=f"rejected: {problem}")
+        except Exception as problem:  # of one site's making: the others' round goes on
+            return Answer(received.site, lost=f"rejected: {_why(problem)}")
         known = self.registered.get(received.site)
         if not answer.payloads or known is None or received.response.registration == known:
             return answer
@@ -184,7 +191,9 @@ class OverGrid:
         return Answer(answer.site, lost="rejected: it holds other data than it registered before round 1")
 
     def flush(self) -> None:
-        """A site's private state is on its disk before its reply leaves."""
+        """A site's private state is on its disk before its reply leaves; what it signed so far is on ours."""
+        if self._logs is not None:
+            write_heads(self._logs, self.heads)
 
     def close(self) -> None:
         for left in self._spool.glob("*.reply"):
@@ -236,12 +245,23 @@ class OverGrid:
             reply = _read(site, message.content, pending[site].request.id)
             if reply is None:
                 continue
+            reply = self._signed(reply)
             came = True
             arrived[site] = self._early(reply) if site != turn else reply
             self.roster.sites[site].doing = ""
             self.roster.sites[site].bytes_up += sum(map(len, reply.payloads))
             del pending[site]
         return came
+
+    def _signed(self, reply: Received) -> Received:
+        """The reply, with the head of the site's log noted down; rejected where that is not signed with its key."""
+        if self._keys is None or reply.response is None:
+            return reply
+        head = SignedHead(reply.response.log, reply.response.signature)
+        if not head.signed_by(self._keys[reply.site]):
+            return Received(reply.site, lost="rejected: the head of its log is not signed with its key")
+        self.heads[reply.site] = head
+        return reply
 
     def _give_up(
         self, pending: dict[str, _Pending], arrived: dict[str, Received], until: float, patience: float
@@ -312,9 +332,14 @@ def _read(site: str, content: RecordDict, wanted: str) -> Received | None:
     try:
         data, payloads = from_records(content)
         response = decode(Response, data)
-    except PayloadError as problem:
-        return Received(site, lost=f"rejected: {problem}")
+    except Exception as problem:
+        return Received(site, lost=f"rejected: {_why(problem)}")
     return Received(site, response, payloads) if response.id == wanted else None
+
+
+def _why(problem: Exception) -> str:
+    ours = isinstance(problem, PayloadError)
+    return foreign(str(problem)) if ours else f"it can't be read ({type(problem).__name__})"
 
 
 def _doing(message: Asked) -> str:

@@ -1,0 +1,35 @@
+"""What a site lets leave where nobody has written a policy: what the algorithm needs, once a person has said yes."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from pathlib import Path
+
+import tomli_w
+
+from grandrounds.federation.contract import Algorithm, declared_kinds
+from grandrounds.federation.files import write_whole
+from grandrounds.federation.payloads import Gradients, Payload
+
+LEAST_BATCH = 4
+"""Sentences that gradients are of."""
+
+
+def needed_kinds(algorithm: Algorithm) -> dict[str, str]:
+    """The kinds that its site methods give, each with a sentence on what it is."""
+    found: set[type[Payload]] = set()
+    for _, method in inspect.getmembers(type(algorithm), inspect.isfunction):
+        if getattr(method, "__on_site__", False):
+            kinds = declared_kinds(method)
+            found |= set(kinds if isinstance(kinds, tuple) else (kinds,))
+    return {kind.kind: inspect.cleandoc(kind.__doc__ or "").replace("\n", " ") for kind in sorted(found, key=str)}
+
+
+def write_accepted(path: Path, algorithm: Algorithm, terms: str) -> None:
+    """A policy like any other; edit it or delete it."""
+    kinds = needed_kinds(algorithm)
+    least = {"least_batch": LEAST_BATCH} if Gradients.kind in kinds else {}
+    head = f"# Accepted at {time.strftime('%Y-%m-%d %H:%M')} for '{algorithm.name}' on the terms {terms}\n"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(path, (head + tomli_w.dumps({"allow": sorted(kinds), **least})).encode())

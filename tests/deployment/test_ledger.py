@@ -1,0 +1,149 @@
+"""A hostile coordinator gets what the terms say, once, and nothing beyond."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grandrounds.config.schema import make_config
+from grandrounds.deployment.handler import MessageHandler
+from grandrounds.deployment.keys import make_key, public_text, read_private
+from grandrounds.deployment.protocol import Answered, AskMethod, Hello, Keys, Request, Response, decode, encode
+from grandrounds.federation.exchange import Ask
+from grandrounds.federation.payloads import Packed, Parameters
+from grandrounds.federation.policy import Policy
+from grandrounds.simulation.prepare import prepare
+from tests.conftest import TinyConfig, corpus, write_corpus
+from tests.deployment.grids import handler, reported
+
+ROUNDS = 3
+
+
+class Site:
+    """A site that the coordinator asks what it likes."""
+
+    def __init__(self, content: Any, folder: Path, **policy: Any) -> None:
+        self.config = make_config(content)
+        self.folder = folder
+        simulation = prepare(self.config, Path(), folder)
+        name, data = next(iter(sorted(simulation.sites.items())))
+        data = replace(data, policy=Policy(**policy))
+        self.runner = replace(simulation, sites={name: data}).runner(self.config, folder, memory=0)
+        self.name, self.data, self.model = name, data, simulation.model
+        (folder / name).mkdir(parents=True)
+        make_key(folder / name / "site.key", folder / name / "site.pub")
+        self.made = self.opened()
+
+    def opened(self) -> MessageHandler:
+        """The process that serves it."""
+        key = read_private(self.folder / self.name / "site.key")
+        return handler(self.runner, self.data.registration, self.folder / self.name, key, ROUNDS)
+
+    def ask(self, method: str, *message: Any, round: int = 1, exchange: int = 1, read_only: bool = False) -> str:
+        """What leaves: 'answered', or why nothing does."""
+        algorithm: Any = self.config.make_algorithm()
+        commit = None if read_only else f"{round:05d}.{exchange}"
+        given = tuple(part.pack("fp32") if isinstance(part, Parameters) else part for part in message)
+        ask = Ask(
+            *(self.name, algorithm.name, asdict(algorithm), method, round, exchange, given, self.config.digest()),
+            *(None, commit, ()),
+        )
+        payloads: list[bytes] = []
+
+        def put(packed: Packed) -> int:
+            payloads.append(packed.to_bytes())
+            return len(payloads) - 1
+
+        said, sent = self.made(encode(Request(id="1", message=AskMethod.of(ask, put))), payloads)
+        message_back = decode(Response, said).message
+        assert isinstance(message_back, Answered)
+        assert bool(sent) == (message_back.lost is None)
+        return message_back.lost or "answered"
+
+    def weights(self, shift: float = 0.0) -> Parameters:
+        shared = Parameters.of(self.model, self.config.make_algorithm().shared)
+        return Parameters({k: v + shift if v.is_floating_point() else v for k, v in shared.values.items()})
+
+    def lines(self, event: str) -> list[Any]:
+        log = (self.folder / self.name / "audit.jsonl").read_text().splitlines()
+        return [line for line in map(json.loads, log) if line.get("event") == event or line.get("direction") == event]
+
+
+@pytest.fixture
+def site(tiny_config: TinyConfig, tmp_path: Path) -> Site:
+    return Site(tiny_config(), tmp_path)
+
+
+ANSWERED = "refused: this round and exchange were answered already, to an ask with other content"
+
+
+def test_an_ask_is_answered_once_and_the_same_one_again(site: Site) -> None:
+    assert site.ask("train", site.weights()) == "answered"
+    assert site.ask("train", site.weights()) == "answered"  # a lost reply: it has the same bits
+    first, again = site.lines("up")
+    assert first["digest"] == again["digest"]
+    for shift in (0.1, 0.2):
+        assert site.ask("train", site.weights(shift)) == ANSWERED
+    assert len(site.lines("up")) == 2
+    assert site.ask("train", site.weights(0.1), round=2) == "answered"
+
+
+@pytest.mark.parametrize("round", [-1, ROUNDS + 1, 10**9])
+def test_there_are_no_rounds_beyond_the_terms(site: Site, round: int) -> None:
+    assert site.ask("train", site.weights(), round=round).startswith(f"refused: the terms have {ROUNDS} rounds")
+
+
+@pytest.mark.parametrize("exchange", [-1, 0, 9, 10**6])
+def test_there_are_no_exchanges_beyond_the_algorithms(site: Site, exchange: int) -> None:
+    assert site.ask("train", site.weights(), exchange=exchange).startswith("refused: a round of this algorithm has 8")
+
+
+def test_after_a_break_another_ask_is_answered_a_few_times(site: Site) -> None:
+    """A resumed run may take another course than the one that was cut short."""
+    for time in range(5):
+        reported(site.made, Hello())
+        assert site.ask("train", site.weights(time / 10)) == "answered"
+        assert site.ask("train", site.weights(9.0)) == ANSWERED
+    reported(site.made, Hello())
+    assert site.ask("train", site.weights(9.0)) == (
+        "refused: this round and exchange were answered 5 times; enrol anew for a new run"
+    )
+
+
+def test_a_site_that_is_started_again_remembers(site: Site) -> None:
+    assert site.ask("train", site.weights()) == "answered"
+    site.made = site.opened()
+    assert site.ask("train", site.weights(0.1)) == ANSWERED
+    assert site.ask("train", site.weights()) == "answered"
+
+
+def test_the_splits_that_a_site_trains_on_are_not_scored(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    own = {"train": str(write_corpus(tmp_path / "own.jsonl", corpus(24))), "test": 0.3}
+    without = {"partition": None, "data.train": None, "data.public": None, "data.validation": None, "data.test": None}
+    sites = {"a": own, "b": own}
+    hospital = Site(tiny_config(algorithm={"name": "local_only"}, sites=sites, **without), tmp_path / "run")
+    assert hospital.ask("score", "test", read_only=True) == "answered"
+    for split in ("train", "public"):
+        refusal = "refused: a site is scored on its validation and test data alone"
+        assert hospital.ask("score", split, read_only=True) == refusal
+
+
+def test_a_batch_of_one_sentence_is_refused_by_policy(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    content = tiny_config(task={"name": "ner"}, algorithm={"name": "fedner", "iterations": 40})
+    hospital = Site(content, tmp_path, least_batch=4)
+    for iteration, size in enumerate((1, 3, -1, 4), start=1):
+        found = hospital.ask("learn", hospital.weights(), size, iteration, exchange=iteration)
+        wanted = f"refused: the site's policy lets gradients of 4 examples leave, not of {size}"
+        assert found == ("answered" if size == 4 else wanted)
+    assert [line["kind"] for line in hospital.lines("up")] == ["gradients"]
+
+
+def test_keys_are_refused_where_no_secret_is_needed(site: Site, tmp_path: Path) -> None:
+    own = read_private(tmp_path / site.name / "site.key").public_key()
+    said = reported(site.made, Keys(keys={site.name: public_text(own)}))
+    assert said == Answered(lost="failed: GrandRoundsError; the site's own log says more")
+    assert not (tmp_path / site.name / "secret").exists()
