@@ -11,7 +11,7 @@ from rich.table import Table
 
 from grandrounds.cli.console import counting, out, show_json, show_warnings, waiting
 from grandrounds.cli.data import FormatOption, ReaderOptions, read_files
-from grandrounds.cli.options import JsonOption
+from grandrounds.cli.options import ImportOption, JsonOption
 from grandrounds.data.distant import label
 from grandrounds.data.formats import write
 from grandrounds.data.knowledge_base import COLUMNS, read_facts
@@ -42,6 +42,7 @@ def distant(
         Optional[int], typer.Option(help="Keep at most so many instances of a fact, drawn by the seed.", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed, the same instances.")] = 1,
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Label sentences by a knowledge base: distant supervision, done where the text is.
@@ -61,7 +62,7 @@ def distant(
     warnings: Counter[str] = Counter()
     with waiting("reading facts"):
         facts = read_facts(kb, warnings, columns=where, header=header, ignore_prefixes=ignore_prefixes)
-    read = read_files(corpus, format, option)
+    read = read_files(corpus, format, option, imports)
     with counting("labelling", 2 * len(read.documents)) as step:
         labelled = label(
             read.documents,

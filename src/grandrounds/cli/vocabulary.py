@@ -13,7 +13,7 @@ from rich.text import Text
 
 from grandrounds.cli.console import counting, out, show_json, show_warnings, waiting
 from grandrounds.cli.data import FormatOption, ReaderOptions, source_of
-from grandrounds.cli.options import JsonOption
+from grandrounds.cli.options import ImportOption, JsonOption
 from grandrounds.data.corpora import GENERATED, stream_source
 from grandrounds.errors import ConfigError, GrandRoundsError
 
@@ -39,6 +39,7 @@ def count(
     words: Annotated[bool, typer.Option("--words", help="Whole words alone, for the encoder 'words'.")] = False,
     format: FormatOption = "json",
     option: ReaderOptions = None,
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """At a site: count the words, and parts of rare words, that enough of its documents have.
@@ -57,7 +58,7 @@ def count(
     allowed.check(VocabularyCounts(least, {}).pack("fp32"))  # before hours of counting
     if format in GENERATED:
         raise ConfigError(f"a site counts documents of its own, and '{format}' ones are made here; name their format")
-    source, warnings = source_of(files, format, option), Counter[str]()
+    source, warnings = source_of(files, format, option, imports), Counter[str]()
     with waiting("counting"):
         texts = [(read.attributes.get("patient"), read.text) for read in stream_source(source, "train", warnings)]
         held = by_person(texts)

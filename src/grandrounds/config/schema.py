@@ -30,7 +30,7 @@ from grandrounds.federation.payloads import Compression
 from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
-from grandrounds.registry import FORMATS, TASKS, load_modules
+from grandrounds.registry import FORMATS, TASKS, load_modules, not_registered
 from grandrounds.tasks.abilities import OwnLabels, PrivateParts, SingleLabel, require
 from grandrounds.tasks.task import ExtractionTask, Task
 
@@ -258,15 +258,15 @@ class Config(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         formats = [*FORMATS, *GENERATED]
-        _known("data.format", self.data.format, formats)
+        _known("data.format", self.data.format, formats, "format")
         for name, site in self.sites.items():
-            _known(f"sites.{name}.format", site.format or self.data.format, formats)
+            _known(f"sites.{name}.format", site.format or self.data.format, formats, "format")
         self._check_shares()
         self._check_unlabelled()
         _known("partition.scheme", self.partition.scheme, SCHEMES)
         _known("partition.entropy", self.partition.entropy or "paper", READINGS)
         _known("partition.unit", self.partition.unit or "example", UNITS)
-        _known("task.name", self.task.get("name", ""), TASKS)
+        _known("task.name", self.task.get("name", ""), TASKS, "task")
         self.task_options()
         self._check_algorithm()
         for name, site in self.sites.items():
@@ -291,12 +291,13 @@ class Config(Section):
                 key: share for key, share in {**of_data, **own}.items() if isinstance(share, float | int) and share
             }
             if any(share < 0 for share in given.values()) or sum(given.values()) >= 1:
-                raise ConfigError(f"{', '.join(given)} are shares of train ({given}): together below 1")
+                shares = ", ".join(f"{key} = {share:g}" for key, share in given.items())
+                raise ConfigError(f"{shares}: shares of train must be positive and together below 1")
 
     def _check_unlabelled(self) -> None:
         data = self.data
         format, named = data.unlabelled_format or data.format, isinstance(data.unlabelled, str | list)
-        _known("data.unlabelled_format", format, [*FORMATS, *GENERATED])
+        _known("data.unlabelled_format", format, [*FORMATS, *GENERATED], "format")
         for key in ("unlabelled_format", "unlabelled_options"):
             if getattr(data, key) is None:
                 continue
@@ -523,9 +524,10 @@ def _set(content: dict[str, Any], key: str, value: Any) -> None:
     content[last] = value
 
 
-def _known(key: str, name: str, known: Iterable[str]) -> None:
+def _known(key: str, name: str, known: Iterable[str], kind: str | None = None) -> None:
     if str(name) not in known:
-        raise ConfigError(f"{key}: {unknown('name', str(name), known)}")
+        said = not_registered(kind, str(name), known) if kind else unknown("name", str(name), known)
+        raise ConfigError(f"{key}: {said}")
 
 
 def without_none(value: Any) -> Any:
