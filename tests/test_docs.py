@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -83,13 +84,15 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.setenv("MPLBACKEND", "agg")
     yield tmp_path
     for registry in (ALGORITHMS, TASKS, FORMATS):
-        for name in ("my_fedavg", "renamed_re", "shouted"):
+        for name in ("my_fedavg", "my_momentum", "renamed_re", "piped"):
             registry.pop(name, None)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_shows_works(page: Path, workplace: Path) -> None:
-    names: dict[str, Any] = {"__name__": f"docs_{page.stem}".replace("-", "_")}
+def test_what_a_page_shows_works(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType(f"docs_{page.stem}".replace("-", "_"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # where dataclasses look annotations up
+    names = module.__dict__
     for block in blocks(page):
         match block.language:
             case "python" if block.why is None:
