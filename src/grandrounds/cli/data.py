@@ -21,13 +21,13 @@ from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.registry import TASKS, load_modules
 
-app = typer.Typer(help="Look at corpora, convert them, partition them over sites.", no_args_is_help=True)
+app = typer.Typer(help="Check corpora, convert them, and partition them over sites.", no_args_is_help=True)
 Files = Annotated[
     Optional[list[Path]],
-    typer.Argument(help="Files or folders; none with --format synthetic or synthetic-bags.", metavar="FILES"),
+    typer.Argument(help="Files or folders; not needed with --format synthetic or synthetic-bags.", metavar="FILES"),
 ]
 FormatOption = Annotated[
-    str, typer.Option("--format", help=f"{FORMAT_HELP} Or synthetic and synthetic-bags, without files.")
+    str, typer.Option("--format", help=f"{FORMAT_HELP} Or synthetic or synthetic-bags, which need no files.")
 ]
 
 ReaderOptions = Annotated[
@@ -65,7 +65,7 @@ def check(
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read files as a training run would and say what was found, and what was left out.
+    """Read files as a training run would, and report what was found and what was left out.
 
     Example: `grandrounds data check cdr/train.txt --format pubtator`
     """
@@ -87,7 +87,7 @@ def stats(
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Count documents, mentions and relations by type, and the attributes that a partition may go by."""
+    """Count documents, mentions and relations by type, and the attributes that a partition can use."""
     corpus = read_files(files, format, option, imports)
     facts = _facts(corpus.documents)
     if as_json:
@@ -118,7 +118,7 @@ def convert(
     out_path: Annotated[Path, typer.Option("--out", help="A file, or for brat a folder.")] = Path("converted.jsonl"),
     imports: ImportOption = None,
 ) -> None:
-    """Write documents in another format; what it can't carry is counted.
+    """Write documents in another format, and count what it can't store.
 
     Example: `grandrounds data convert cdr/train.txt --format pubtator --to brat --out cdr-brat`
     """
@@ -140,20 +140,23 @@ def partition(
         Optional[float], typer.Option(help="With --scheme dirichlet: smaller is more skewed.", min=0)
     ] = None,
     entropy: Annotated[
-        Optional[str], typer.Option(help=f"With --scheme structural_entropy, whose H: {', '.join(READINGS)}.")
+        Optional[str], typer.Option(help=f"With --scheme structural_entropy, which H: {', '.join(READINGS)}.")
     ] = None,
     edges: Annotated[
-        Optional[str], typer.Option(help="With --scheme structural_entropy: where H parts sites, as 6,8,10.")
+        Optional[str],
+        typer.Option(help="With --scheme structural_entropy: the boundaries of H between sites, such as 6,8,10."),
     ] = None,
-    unit: Annotated[Optional[str], typer.Option(help=f"What is never torn apart: {', '.join(UNITS)}.")] = None,
-    task: Annotated[str, typer.Option(help=f"Whose examples to count: {', '.join(TASKS)}.")] = "sentence_re",
+    unit: Annotated[Optional[str], typer.Option(help=f"What is never split between sites: {', '.join(UNITS)}.")] = None,
+    task: Annotated[
+        str, typer.Option(help=f"The task whose examples are counted: {', '.join(TASKS)}.")
+    ] = "sentence_re",
     seed: Annotated[int, typer.Option(help="The same seed gives the same partition.")] = 1,
-    picture: Annotated[Optional[Path], typer.Option(help="Also draw who holds what, as an HTML page.")] = None,
+    picture: Annotated[Optional[Path], typer.Option(help="Also draw what each site holds, as an HTML page.")] = None,
     plot: Annotated[Optional[Path], typer.Option(help="Also draw documents and H by site, as SVG.")] = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Partition a corpus across sites and show who holds what.
+    """Partition a corpus over sites and show what each site holds.
 
     Example: `grandrounds data partition --format synthetic --scheme dirichlet --sites 6 --alpha 0.3`
     """

@@ -24,10 +24,12 @@ def demo(
     overrides: Annotated[
         Optional[list[str]],
         typer.Argument(
-            help="What to change, where arms have none of their own: data.options.notes=20", metavar="KEY=VALUE"
+            help="Config keys to change, unless an arm sets them: data.options.notes=20", metavar="KEY=VALUE"
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each: the config's seed and the next ones.", min=1)] = 1,
+    seeds: Annotated[
+        int, typer.Option(help="How many runs of each arm, with the config's seed and the next ones.", min=1)
+    ] = 1,
     out_folder: Annotated[Path, typer.Option("--out", help="Where the runs go.")] = Path("runs/demo"),
     as_json: JsonOption = False,
 ) -> None:
