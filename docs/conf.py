@@ -11,6 +11,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import generate  # noqa: E402
+import rooms  # noqa: E402
 
 import grandrounds  # noqa: E402
 
@@ -25,15 +26,21 @@ html_title = "Grand Rounds"
 html_theme_options = {"source_edit_link": "", "source_view_link": ""}
 smartquotes = False  # "--data" is two hyphens
 default_role = "code"
+suppress_warnings = ["ref.python"]  # the builtin `type` in an annotation is not one of the fields of that name
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_class_signature = "separated"
-autodoc_default_options = {"members": True, "exclude-members": "__new__, __init__"}
+autodoc_default_options = {
+    "members": True,
+    "undoc-members": True,  # fields whose name says all
+    "exclude-members": "__new__, __init__, pack, unpack, model_config, kind, to_dict, key, rank, better",
+}
 
 
 def setup(app: Any) -> None:
-    """Write the reference before anything is read, and make the ledger's HTML anchors Sphinx's own."""
+    """Generate pages and a picture before anything is read, and make the ledger's HTML anchors Sphinx's own."""
     app.connect("builder-inited", lambda app: generate.write(HERE / "reference"))
+    app.connect("builder-inited", lambda app: rooms.write(HERE / "explanation" / "imports.svg"))
     app.connect("source-read", lambda app, name, text: text.__setitem__(0, anchored(text[0])))
 
 

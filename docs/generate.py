@@ -8,7 +8,8 @@ import inspect
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from pydantic_core import PydanticUndefined
@@ -31,8 +32,9 @@ def config_page() -> str:
     """Every key of a config, from the classes that check it."""
     parts = [
         "# Config\n\nA config is a TOML file. Unknown keys are refused, and the nearest is suggested. Any key can be "
-        "changed on the command line: `grandrounds run CONFIG federation.rounds=5`. [A run and its folder](runs.md) "
-        "tells what comes of it. This page is written from the code.\n\n## Top level\n",
+        "changed on the command line: `grandrounds run CONFIG federation.rounds=5`. A key without a default is unset. "
+        "[A run and its folder](runs.md) describes what a run writes. This page is generated from the code.\n\n"
+        "## Top level\n",
         table(row for row in rows(Config) if row[0] not in SECTIONS),
     ]
     for name, model in SECTIONS.items():
@@ -40,7 +42,7 @@ def config_page() -> str:
         parts += [f"## {title}\n", *described(model), table(rows(model))]
     parts.append("## [task]\n\n`name` chooses the task; its own options follow.\n")
     for name, task in TASKS.items():
-        parts += [f"### {name}\n", table(row for row in rows(task.Options) if row[0] != "name")]
+        parts += [f"### {name}\n", *described(task), table(row for row in rows(task.Options) if row[0] != "name")]
     parts.append("## [algorithm]\n\n`name` chooses the algorithm; its own options follow.\n")
     for name, algorithm in ALGORITHMS.items():
         parts += [f"### {name}\n", *described(algorithm), table(rows(algorithm))]
@@ -55,15 +57,28 @@ SECTIONS: dict[str, type] = {
 
 def rows(model: type) -> Iterator[Row]:
     """A row for each field of a pydantic model or a dataclass."""
-    described = docstrings(model)
+    described, hints = docstrings(model), get_type_hints(model)
     if dataclasses.is_dataclass(model):
         for field in dataclasses.fields(model):
-            yield field.name, str(field.type), shown(field.default), described.get(field.name, "")
+            yield field.name, kind(hints[field.name]), shown(field.default), described.get(field.name, "")
         return
     fields: Mapping[str, Any] = model.model_fields  # type: ignore[attr-defined]
     for name, field in fields.items():
-        kind = inspect.formatannotation(field.annotation).replace("typing.", "").replace("NoneType", "None")
-        yield name, kind, shown(field.get_default(call_default_factory=True)), described.get(name, "")
+        yield name, kind(field.annotation), shown(field.get_default(call_default_factory=True)), described.get(name, "")
+
+
+def kind(hint: Any) -> str:
+    """A type as a reader of TOML knows it; that a key may be left out is seen from its default."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return kind(inner[0])
+    if origin is Literal:
+        return " | ".join(shown(value) for value in inner)
+    if origin in (Union, UnionType):
+        return " | ".join(kind(one) for one in inner if one is not NoneType)
+    if origin is not None:
+        return f"{origin.__name__}[{', '.join(kind(one) for one in inner if one is not Ellipsis)}]"
+    return "any" if hint is Any else str(hint.__name__)
 
 
 def shown(default: Any) -> str:
@@ -89,7 +104,10 @@ def docstrings(model: type) -> dict[str, str]:
 
 
 def described(thing: Any) -> list[str]:
-    text = inspect.getdoc(thing) or ""
+    text = thing.__doc__ or ""
+    if not text or text.startswith(f"{thing.__name__}("):  # what @dataclass writes where there is no docstring
+        text = inspect.getmodule(thing).__doc__ or ""
+    text = inspect.cleandoc(text)
     return [f"{cell(' '.join(text.partition(chr(10) * 2)[0].split()))}\n"] if text else []
 
 
@@ -108,12 +126,25 @@ def cell(text: str) -> str:
 
 def cli_page() -> str:
     """Every command with its arguments and options, from its help."""
-    parts = ["# Commands\n\n`grandrounds COMMAND --help` says the same: this page is written from it.\n"]
+    parts = ["# Commands\n\n`grandrounds COMMAND --help` prints the same text, from which this page is generated.\n"]
     for path, command in commands(typer.main.get_command(app), ()):
         parts += [f"## {' '.join(path)}\n", f"{inspect.cleandoc(command.help or '')}\n"]
-        given = [(names(parameter), getattr(parameter, "help", None) or "") for parameter in command.params]
-        parts += ["| | |", "|---|---|", *(f"| {code(name)} | {cell(what)} |" for name, what in given), ""]
+        lines = [
+            f"| {code(names(one))} | {code(default(one))} | {cell(getattr(one, 'help', None) or '')} |"
+            for one in command.params
+        ]
+        parts += ["| | default | |", "|---|---|---|", *lines, ""]
     return "\n".join(parts)
+
+
+def default(parameter: Any) -> str:
+    if parameter.required or parameter.default in (None, False, [], ()):
+        return ""
+    return (
+        ", ".join(map(str, parameter.default))
+        if isinstance(parameter.default, list | tuple)
+        else str(parameter.default)
+    )
 
 
 def commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

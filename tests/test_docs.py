@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from tests.conftest import corpus
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
-WRITTEN = ("reference/config.md", "reference/cli.md")  # by the build, from the code
+WRITTEN = ("reference/config.md", "reference/cli.md", "explanation/imports.svg")  # by the build, from the code
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if not str(page).endswith(WRITTEN) and "_build" not in page.parts]
 FENCE = re.compile(
@@ -83,13 +84,15 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.setenv("MPLBACKEND", "agg")
     yield tmp_path
     for registry in (ALGORITHMS, TASKS, FORMATS):
-        for name in ("my_fedavg", "renamed_re", "shouted"):
+        for name in ("my_fedavg", "my_momentum", "renamed_re", "piped"):
             registry.pop(name, None)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_shows_works(page: Path, workplace: Path) -> None:
-    names: dict[str, Any] = {"__name__": f"docs_{page.stem}".replace("-", "_")}
+def test_what_a_page_shows_works(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType(f"docs_{page.stem}".replace("-", "_"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # where dataclasses look annotations up
+    names = module.__dict__
     for block in blocks(page):
         match block.language:
             case "python" if block.why is None:
@@ -163,7 +166,22 @@ def test_the_reference_describes_every_key_of_a_config_and_every_command() -> No
     for name in (*generate.SECTIONS, *TASKS, *ALGORITHMS):
         assert f"## [{name}" in page or f"### {name}\n" in page
     assert "| `rounds` | `int` | `10` |" in page
-    assert "## site join\n" in generate.cli_page()
+    assert '| `weight_by` | `"examples" \\| "uniform" \\| "patients" \\| "notes"` |  |' in page
+    assert "### fedavg\n\nFederated averaging (McMahan et al." in page
+    commands = generate.cli_page()
+    assert "## site join\n" in commands
+    assert "| `--out` | `runs/demo` | Where the runs go. |" in commands
+
+
+def test_the_import_graph_shows_the_rooms_as_they_are() -> None:
+    import rooms
+
+    assert rooms.direct({("a", "b"): 1, ("b", "c"): 1, ("a", "c"): 1}) == {("a", "b"), ("b", "c")}
+    order = rooms.layers()
+    found = rooms.imports(order)
+    assert all(order.index(upper) < order.index(lower) for upper, lower in found)
+    assert ("tasks", "data") in found
+    assert "<title>tasks imports data: " in rooms.draw(order, found)
 
 
 def test_the_notebook_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

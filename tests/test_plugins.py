@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +11,12 @@ import numpy as np
 import pytest
 import tomli_w
 import torch
+from click.testing import Result
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 import grandrounds
+from grandrounds.cli.app import app
 from grandrounds.deployment.enrolment import read_enrolment
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.state import TensorState
@@ -149,7 +153,7 @@ from grandrounds.registry import FORMATS, TASKS
 from typing import Literal
 from grandrounds.tasks.sentence_re import SentenceRE, SentenceREOptions
 
-def read_lines(path, notes):
+def read_lines(path, warnings):
     for number, line in enumerate(path.read_text().splitlines()):
         yield Document(f"{path.stem}-{number}", line, (Span(0, len(line)),), (), (), ())
 
@@ -184,6 +188,22 @@ def test_a_format_of_one_s_own_is_read_by_name(own_module: str, tmp_path: Path) 
         "NO FEVER",
         "NO PAIN",
     ]
+
+
+def test_the_data_commands_read_a_format_of_one_s_own(own_module: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.shout").write_text("NO FEVER\nNO PAIN\n")
+
+    def command(*words: str) -> Result:
+        return CliRunner().invoke(app, ["data", *words, str(tmp_path / "notes.shout"), "--format", "shouted"])
+
+    assert "To use a format of your own, name its module with --import" in str(command("check").exception)
+    for name in ("check", "stats"):
+        FORMATS.pop("shouted", None)
+        sys.modules.pop(own_module, None)
+        assert json.loads(command(name, "--import", own_module, "--json").stdout)["documents"] == 2
+    written = tmp_path / "notes.jsonl"
+    assert command("convert", "--import", own_module, "--to", "json", "--out", str(written)).exit_code == 0
+    assert [document.text for document in grandrounds.read(written, "json")] == ["NO FEVER", "NO PAIN"]
 
 
 def test_a_task_of_one_s_own_is_trained_saved_and_loaded(

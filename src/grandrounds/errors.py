@@ -45,6 +45,11 @@ def printable(text: str) -> str:
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """A sentence on an unknown name: "unknown algorithm 'fedavgg'; did you mean 'fedavg'?"."""
     names = sorted(known)
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
+    nearest = near(name, names)
+    hint = f"did you mean '{nearest}'?" if nearest else f"known: {', '.join(names)}"
     return f"unknown {what} '{name}'; {hint}"
+
+
+def near(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """The known name that is most like this one, if any is like it at all."""
+    return next(iter(get_close_matches(name.lower(), sorted(known), n=1, cutoff=cutoff)), None)

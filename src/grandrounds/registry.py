@@ -16,7 +16,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from grandrounds.errors import ConfigError, GrandRoundsError, unknown
+from grandrounds.errors import ConfigError, GrandRoundsError, near, unknown
 
 if TYPE_CHECKING:
     from grandrounds.data.formats.source import Format
@@ -75,7 +75,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def named(self, name: str) -> T:
         """What stands under the name, or a sentence with the nearest known one."""
         if name not in self:
-            raise ConfigError(unknown(self.kind, name, self))
+            raise ConfigError(not_registered(self.kind, name, self))
         return self[name]
 
     def at_hand(self, name: str) -> bool:
@@ -162,6 +162,16 @@ FORMATS: Registry[Format] = Registry(
         },
     ),
 )
+
+
+def not_registered(kind: str, name: str, known: Iterable[str]) -> str:
+    """A sentence on an unknown name; unless it looks misspelt, with what to do if it is the user's own."""
+    names = list(known)
+    said = unknown(kind, name, names)
+    if near(name, names, 0.8):
+        return said
+    own = f"To use {'an' if kind == 'algorithm' else 'a'} {kind} of your own, name its module with --import"
+    return f"{said}{'' if said.endswith('?') else '.'} {own}"
 
 
 def load_modules(names: Iterable[str]) -> None:

@@ -162,7 +162,7 @@ def test_data_commands_take_the_options_of_a_format(tmp_path: Path) -> None:
     assert run(*wanted, "--option", "joined=same").json()["relations"] == 1
     assert run(*wanted, "--option", "joined").complaint() == "--option takes KEY=VALUE: joined=same"
     misspelt = run(*wanted, "--option", "joint=same").complaint()
-    assert misspelt == "unknown option of format 'pubtator' 'joint'; did you mean 'joined'?"
+    assert misspelt == "format 'pubtator': unknown option 'joint'; did you mean 'joined'?"
 
 
 def test_data_stats_counts_by_type_and_by_attribute(corpora: Path) -> None:

@@ -41,7 +41,7 @@ def test_an_unknown_key_or_name_suggests_the_nearest(key: str, value: Any, neare
 
 
 def test_an_unknown_option_of_an_algorithm_suggests_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="option of algorithm 'fedatt' 'nois'; did you mean 'noise'"):
+    with pytest.raises(ConfigError, match="algorithm 'fedatt': unknown option 'nois'; did you mean 'noise'"):
         make_config({**BASE, "algorithm": {"name": "fedatt", "nois": 1}})
 
 

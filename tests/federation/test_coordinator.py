@@ -350,7 +350,7 @@ def test_an_unknown_algorithm_or_option_suggests_the_nearest() -> None:
 
     with pytest.raises(ConfigError, match="unknown algorithm 'fedavgg'; did you mean 'fedavg'"):
         make_algorithm("fedavgg", {})
-    with pytest.raises(ConfigError, match="unknown option of algorithm 'fedatt' 'stepp'; did you mean 'step'"):
+    with pytest.raises(ConfigError, match="algorithm 'fedatt': unknown option 'stepp'; did you mean 'step'"):
         make_algorithm("fedatt", {"stepp": 1})
     with pytest.raises(ConfigError, match=r"algorithm\.norm = 'manhattan'"):
         make_algorithm("fedatt", {"norm": "manhattan"})

@@ -102,7 +102,7 @@ def test_a_share_for_the_test_stays_at_its_site_and_is_no_other_seed_s(content: 
     assert all(held[1, name] == held[2, name] for name in KNOWN)
     for share in (-0.1, 0.8):
         made["sites"]["charity"]["test"] = share
-        with pytest.raises(ConfigError, match=r"sites\.charity\.test are shares of train .*: together below 1"):
+        with pytest.raises(ConfigError, match=r"sites\.charity\.test = .*: shares of train .* together below 1"):
             make_config(made)
 
 

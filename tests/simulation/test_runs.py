@@ -465,7 +465,9 @@ def test_a_mistake_before_round_one_leaves_the_folder_free(tiny_config: TinyConf
 def test_shares_that_leave_nothing_to_train_on_are_refused(tiny_config: TinyConfig) -> None:
     with pytest.raises(ConfigError, match=r"together below 1"):
         make_config(tiny_config(**{"data.public": 0.5, "data.validation": 0.5}))
-    with pytest.raises(ConfigError, match=r"data.public, data.validation, data.test are shares .* together below 1"):
+    with pytest.raises(
+        ConfigError, match=r"data.public = .*, data.validation = .*, data.test = .*: shares .* together below 1"
+    ):
         make_config(tiny_config(**{"data.public": 0.3, "data.validation": 0.3, "data.test": 0.4}))
 
 

@@ -143,7 +143,7 @@ def test_text_without_a_question_is_refused(tiny_config: TinyConfig, tmp_path: P
     ("settings", "sentence"),
     [
         ({"data.unlabelled": "u.jsonl", "data.public": 0.0}, r"adds to the server's labelled set: set data.public"),
-        ({"data.unlabelled": 0.8}, "data.unlabelled are shares of train .* together below 1"),
+        ({"data.unlabelled": 0.8}, "data.unlabelled = 0.8: shares of train .* together below 1"),
         ({"data.unlabelled": 0.2, "data.unlabelled_format": "json"}, "data.unlabelled is a share: leave it out"),
         ({"data.unlabelled_options": {"notes": 3}}, "about a corpus: name it in data.unlabelled"),
         ({"data.unlabelled": "u", "data.unlabelled_format": "jsn"}, "data.unlabelled_format: .*did you mean 'json'"),

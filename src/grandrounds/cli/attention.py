@@ -26,9 +26,9 @@ def attention(
     format: Annotated[
         Optional[str], typer.Option("--format", help=f"{FORMAT_HELP} By default text for .txt files, else json.")
     ] = None,
-    most: Annotated[Optional[int], typer.Option(help="Read only the first so many documents.", min=1)] = None,
+    most: Annotated[Optional[int], typer.Option(help="Read only this many documents, the first ones.", min=1)] = None,
     length: Annotated[
-        int, typer.Option(help="Word pieces of a document that are read, at most what every model can.", min=3)
+        int, typer.Option(help="How many word pieces of each document to read, at most what every model can.", min=3)
     ] = 128,
     out_folder: Annotated[
         Optional[Path], typer.Option("--out", help="A folder for attention.json, the tables and the pictures.")

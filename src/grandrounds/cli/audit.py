@@ -13,19 +13,19 @@ from grandrounds.cli.federation import require_flower
 from grandrounds.cli.options import JsonOption
 from grandrounds.errors import ConfigError
 
-app = typer.Typer(help="The log of what travelled.", no_args_is_help=True)
+app = typer.Typer(help="Check the log of everything that was sent.", no_args_is_help=True)
 
 
 @app.callback()
 def root() -> None:
-    """The log of what travelled."""
+    """Check the log of everything that was sent."""
 
 
 @app.command()
 def verify(
     run: Annotated[Path, typer.Argument(help="A run folder, or an audit.jsonl.")],
     head: Annotated[
-        Optional[str], typer.Option(help="The head that was noted down: shows that nothing up to it was cut off.")
+        Optional[str], typer.Option(help="A head that you noted earlier: shows that nothing up to it was cut off.")
     ] = None,
     heads: Annotated[
         Optional[Path], typer.Option(help="Signed heads: the site's private/audit.head, or run/site_logs.json.")
@@ -96,7 +96,7 @@ def compare(
     site: Annotated[Path, typer.Argument(help="The site's audit.jsonl, or the folder that holds it.")],
     name: Annotated[str, typer.Option("--site", help="The site's name.")],
 ) -> None:
-    """Check that both sides logged the same payloads between them, byte for byte by their digests."""
+    """Check that coordinator and site logged the same payloads, byte for byte, by their digests."""
     from grandrounds.federation.audit import compare as compare_logs
 
     ours, theirs = (path / "audit.jsonl" if path.is_dir() else path for path in (coordinator, site))

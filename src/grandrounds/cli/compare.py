@@ -19,12 +19,16 @@ def compare(
     config: ConfigPath,
     overrides: Annotated[
         Optional[list[str]],
-        typer.Argument(help="What to change in every arm, but for what its [compare.NAME] says.", metavar="KEY=VALUE"),
+        typer.Argument(
+            help="Config keys to change in every arm, unless its [compare.NAME] table sets them.", metavar="KEY=VALUE"
+        ),
     ] = None,
     algorithms: Annotated[
-        str, typer.Option(help="Arms, with commas: algorithms, or names of [compare.NAME] tables.")
+        str, typer.Option(help="The arms, separated by commas: algorithms, or names of [compare.NAME] tables.")
     ] = "fedavg,fedatt",
-    seeds: Annotated[int, typer.Option(help="Runs of each arm: the config's seed and the next ones.", min=1)] = 1,
+    seeds: Annotated[
+        int, typer.Option(help="How many runs of each arm, with the config's seed and the next ones.", min=1)
+    ] = 1,
     baseline: Annotated[
         Optional[str], typer.Option(help="The arm that others are compared with; by default the first.", metavar="ARM")
     ] = None,
@@ -32,16 +36,16 @@ def compare(
         Optional[Path],
         typer.Option(help="A TOML file with further [compare.NAME] tables, such as a search's chosen.toml."),
     ] = None,
-    out_folder: Annotated[Path, typer.Option("--out", help="Where the runs go; started again, it goes on.")] = Path(
-        "runs/compare"
-    ),
+    out_folder: Annotated[
+        Path, typer.Option("--out", help="The folder for the runs; with the same folder, a stopped command continues.")
+    ] = Path("runs/compare"),
     processes: ProcessesOption = 1,
     data: DataOption = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare algorithms on one config: scores and differences with 95% intervals, beside the steps, examples and bytes
-    that they took, as tables, CSV, JSON and a report.
+    """Compare algorithms on one config: scores and differences with 95% intervals, and the steps, examples and bytes
+    that each took, as tables, CSV, JSON and a report.
 
     Example: `grandrounds compare experiments/synthetic.toml --algorithms local_only,fedavg,fedatt --seeds 3`
     """

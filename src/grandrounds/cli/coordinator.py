@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def coordinator(
     folder: Annotated[Path, typer.Argument(help="The federation's folder.", metavar="DIR")],
-    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last finished round.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue after the last finished round.")] = False,
     at_least: Annotated[
-        Optional[int], typer.Option(help="Begin when so many sites are here; by default all.", min=1)
+        Optional[int], typer.Option(help="Start when this many sites have joined; by default all.", min=1)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from grandrounds.cli.console import out, show_json, show_warnings, waiting
-from grandrounds.cli.options import FORMAT_HELP, JsonOption, ReaderOptions, reader_options
+from grandrounds.cli.options import FORMAT_HELP, ImportOption, JsonOption, ReaderOptions, reader_options
 from grandrounds.data.corpora import GENERATED, Source, read_source
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import Corpus, write
@@ -18,26 +18,31 @@ from grandrounds.data.partition import SCHEMES, UNITS, SiteRow
 from grandrounds.data.partition import partition as partition_units
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.registry import TASKS
+from grandrounds.registry import TASKS, load_modules
 
-app = typer.Typer(help="Look at corpora, convert them, partition them over sites.", no_args_is_help=True)
+app = typer.Typer(help="Check corpora, convert them, and partition them over sites.", no_args_is_help=True)
 Files = Annotated[
     Optional[list[Path]],
-    typer.Argument(help="Files or folders; none with --format synthetic or synthetic-bags.", metavar="FILES"),
+    typer.Argument(help="Files or folders; not needed with --format synthetic or synthetic-bags.", metavar="FILES"),
 ]
 FormatOption = Annotated[
-    str, typer.Option("--format", help=f"{FORMAT_HELP} Or synthetic and synthetic-bags, without files.")
+    str, typer.Option("--format", help=f"{FORMAT_HELP} Or synthetic or synthetic-bags, which need no files.")
 ]
 
 
-def source_of(files: list[Path] | None, format: str, options: list[str] | None) -> Source:
+def source_of(
+    files: list[Path] | None, format: str, options: list[str] | None, imports: list[str] | None = None
+) -> Source:
+    load_modules(imports or [])
     if not files and format not in GENERATED:
         raise ConfigError("name the files to read, or take --format synthetic")
     return Source(format, files or [], reader_options(options))
 
 
-def read_files(files: list[Path] | None, format: str, options: list[str] | None) -> Corpus:
-    source, warnings = source_of(files, format, options), Counter[str]()
+def read_files(
+    files: list[Path] | None, format: str, options: list[str] | None, imports: list[str] | None = None
+) -> Corpus:
+    source, warnings = source_of(files, format, options, imports), Counter[str]()
     with waiting("reading"):
         documents = read_source(source, "train", warnings)
     return Corpus(documents, dict(warnings))
@@ -45,13 +50,17 @@ def read_files(files: list[Path] | None, format: str, options: list[str] | None)
 
 @app.command()
 def check(
-    files: Files = None, format: FormatOption = "json", option: ReaderOptions = None, as_json: JsonOption = False
+    files: Files = None,
+    format: FormatOption = "json",
+    option: ReaderOptions = None,
+    imports: ImportOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Read files as a training run would and say what was found, and what was left out.
+    """Read files as a training run would, and report what was found and what was left out.
 
     Example: `grandrounds data check cdr/train.txt --format pubtator`
     """
-    corpus = read_files(files, format, option)
+    corpus = read_files(files, format, option, imports)
     facts = _facts(corpus.documents)
     brief = {name: facts[name] for name in ("documents", "sentences", "mentions", "entities", "relations")}
     if as_json:
@@ -63,10 +72,14 @@ def check(
 
 @app.command()
 def stats(
-    files: Files = None, format: FormatOption = "json", option: ReaderOptions = None, as_json: JsonOption = False
+    files: Files = None,
+    format: FormatOption = "json",
+    option: ReaderOptions = None,
+    imports: ImportOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Count documents, mentions and relations by type, and the attributes that a partition may go by."""
-    corpus = read_files(files, format, option)
+    """Count documents, mentions and relations by type, and the attributes that a partition can use."""
+    corpus = read_files(files, format, option, imports)
     facts = _facts(corpus.documents)
     if as_json:
         show_json({**facts, "warnings": dict(corpus.warnings)})
@@ -90,14 +103,17 @@ def convert(
     files: Annotated[Optional[list[Path]], typer.Argument(help="Files or folders.", metavar="FILES")] = None,
     format: FormatOption = "json",
     option: ReaderOptions = None,
-    to: Annotated[str, typer.Option("--to", help="pubtator, brat, conll, opennre, lines or json.")] = "json",
+    to: Annotated[
+        str, typer.Option("--to", help="pubtator, brat, conll, opennre, lines, json, or a format of your own.")
+    ] = "json",
     out_path: Annotated[Path, typer.Option("--out", help="A file, or for brat a folder.")] = Path("converted.jsonl"),
+    imports: ImportOption = None,
 ) -> None:
-    """Write documents in another format; what it can't carry is counted.
+    """Write documents in another format, and count what it can't store.
 
     Example: `grandrounds data convert cdr/train.txt --format pubtator --to brat --out cdr-brat`
     """
-    corpus = read_files(files, format, option)
+    corpus = read_files(files, format, option, imports)
     show_warnings(corpus.warnings)
     show_warnings(write(to, corpus.documents, out_path))
     out.print(f"{len(corpus.documents)} documents in {out_path}", soft_wrap=True)
@@ -115,24 +131,29 @@ def partition(
         Optional[float], typer.Option(help="With --scheme dirichlet: smaller is more skewed.", min=0)
     ] = None,
     entropy: Annotated[
-        Optional[str], typer.Option(help=f"With --scheme structural_entropy, whose H: {', '.join(READINGS)}.")
+        Optional[str], typer.Option(help=f"With --scheme structural_entropy, which H: {', '.join(READINGS)}.")
     ] = None,
     edges: Annotated[
-        Optional[str], typer.Option(help="With --scheme structural_entropy: where H parts sites, as 6,8,10.")
+        Optional[str],
+        typer.Option(help="With --scheme structural_entropy: the boundaries of H between sites, such as 6,8,10."),
     ] = None,
-    unit: Annotated[Optional[str], typer.Option(help=f"What is never torn apart: {', '.join(UNITS)}.")] = None,
-    task: Annotated[str, typer.Option(help=f"Whose examples to count: {', '.join(TASKS)}.")] = "sentence_re",
+    unit: Annotated[Optional[str], typer.Option(help=f"What is never split between sites: {', '.join(UNITS)}.")] = None,
+    task: Annotated[
+        str, typer.Option(help=f"The task whose examples are counted: {', '.join(TASKS)}.")
+    ] = "sentence_re",
     seed: Annotated[int, typer.Option(help="The same seed gives the same partition.")] = 1,
-    picture: Annotated[Optional[Path], typer.Option(help="Also draw who holds what, as an HTML page.")] = None,
+    picture: Annotated[Optional[Path], typer.Option(help="Also draw what each site holds, as an HTML page.")] = None,
     plot: Annotated[Optional[Path], typer.Option(help="Also draw documents and H by site, as SVG.")] = None,
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Partition a corpus across sites and show who holds what.
+    """Partition a corpus over sites and show what each site holds.
 
     Example: `grandrounds data partition --format synthetic --scheme dirichlet --sites 6 --alpha 0.3`
     """
     from grandrounds.tasks.task import no_example, without_patient
 
+    load_modules(imports or [])
     for what, name, known in (("task", task, TASKS), ("unit", unit or UNITS[0], UNITS)):
         if name not in known:
             raise ConfigError(unknown(what, name, known))

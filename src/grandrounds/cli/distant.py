@@ -11,7 +11,7 @@ from rich.table import Table
 
 from grandrounds.cli.console import counting, out, show_json, show_warnings, waiting
 from grandrounds.cli.data import FormatOption, read_files
-from grandrounds.cli.options import JsonOption, ReaderOptions
+from grandrounds.cli.options import ImportOption, JsonOption, ReaderOptions
 from grandrounds.data.distant import label
 from grandrounds.data.formats import write
 from grandrounds.data.knowledge_base import COLUMNS, read_facts
@@ -26,29 +26,34 @@ def distant(
     format: FormatOption = "json",
     option: ReaderOptions = None,
     columns: Annotated[
-        Optional[str], typer.Option(help="Where head, relation and tail stand in the facts, as 4,2,3.")
+        Optional[str], typer.Option(help="The columns of head, relation and tail in the facts, such as 4,2,3.")
     ] = None,
-    header: Annotated[bool, typer.Option("--header", help="The first line of the facts is headings; skip it.")] = False,
+    header: Annotated[
+        bool, typer.Option("--header", help="Skip the first line of the facts, which has headings.")
+    ] = False,
     ignore_prefixes: Annotated[
         bool,
-        typer.Option("--ignore-prefixes", help="Take ids without what stands before a colon: MESH:D001241 is D001241."),
+        typer.Option("--ignore-prefixes", help="Ignore what comes before a colon in ids: MESH:D001241 is D001241."),
     ] = False,
     types: Annotated[
         Optional[list[str]],
-        typer.Option(help="Of head and tail that may be related, as Chemical:Disease; may be repeated. All otherwise."),
+        typer.Option(help="Types that may be related, such as Chemical:Disease; may be repeated. By default all."),
     ] = None,
-    na_ratio: Annotated[float, typer.Option(help="Instances of no relation (NA) for each of a fact.", min=0)] = 1.0,
+    na_ratio: Annotated[
+        float, typer.Option(help="Instances without a relation (NA) for each instance of a fact.", min=0)
+    ] = 1.0,
     max_per_fact: Annotated[
-        Optional[int], typer.Option(help="Keep at most so many instances of a fact, drawn by the seed.", min=1)
+        Optional[int], typer.Option(help="Keep at most this many instances of a fact, drawn by the seed.", min=1)
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed, the same instances.")] = 1,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same instances.")] = 1,
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Label sentences by a knowledge base: distant supervision, done where the text is.
 
-    Two mentions of a sentence are an instance of every relation that a fact states from the concept of one to that of
-    the other; unrelated pairs of the same types are NA. A mention with several ids (D001|D002) counts for each of them.
-    Relations that the corpus itself states are not looked at. Nothing leaves this machine.
+    Two mentions in a sentence are an instance of every relation that a fact states between their concepts. Unrelated
+    pairs of the same types are NA. A mention with several ids (D001|D002) counts for each of them. Relations that the
+    corpus itself states are ignored. Nothing leaves this machine.
 
     Example: `grandrounds data distant --kb ctd.tsv --corpus notes.txt --format pubtator --out labelled.jsonl`
 
@@ -61,7 +66,7 @@ def distant(
     warnings: Counter[str] = Counter()
     with waiting("reading facts"):
         facts = read_facts(kb, warnings, columns=where, header=header, ignore_prefixes=ignore_prefixes)
-    read = read_files(corpus, format, option)
+    read = read_files(corpus, format, option, imports)
     with counting("labelling", 2 * len(read.documents)) as step:
         labelled = label(
             read.documents,

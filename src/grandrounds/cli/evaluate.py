@@ -22,7 +22,7 @@ def evaluate(
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score a model on a corpus, per class and beside the trivial baseline.
+    """Score a model on a corpus, per class and compared with the trivial baseline.
 
     Example: `grandrounds evaluate runs/gad/model gad/2/test.tsv --format biobert-tsv`
     """

@@ -46,13 +46,14 @@ def extract(
         ),
     ] = "json",
     out_path: Annotated[
-        Optional[Path], typer.Option("--out", help="File or folder; JSON goes to standard output without it.")
+        Optional[Path],
+        typer.Option("--out", help="The output file or folder; by default JSON goes to standard output."),
     ] = None,
     threshold: Annotated[
         Optional[float],
         typer.Option(
-            help="Leave out what scores lower. A document_re model finds nothing up to 0.5, where the threshold lies "
-            "that it was given on validation data.",
+            help="Leave out what scores lower. A document_re model finds nothing up to 0.5, which stands for the "
+            "threshold chosen on validation data.",
             min=0,
             max=1,
         ),

@@ -13,7 +13,7 @@ from grandrounds.cli.console import err, out, show_json, waiting
 from grandrounds.cli.options import JsonOption
 from grandrounds.errors import ConfigError, GrandRoundsError
 
-app = typer.Typer(help="Found a federation between hosts (the coordinator).", no_args_is_help=True)
+app = typer.Typer(help="Create a federation between hosts (the coordinator).", no_args_is_help=True)
 
 TEMPLATE = """# A federation between hosts. Edit this, then run the same command again.
 seed = 1
@@ -46,8 +46,8 @@ absence = 180                           # seconds that it may be out of sight
 name = "fedavg"                         # fedatt, fedprox, feded, local_only
 """
 INSECURE = (
-    "plaintext: whoever is on the way can read and change the model's weights and all that sites send, and take a "
-    "site's place; for tests on one machine alone"
+    "plaintext: anyone on the network path can read and change all that is sent, and impersonate a site; only for "
+    "tests on one machine"
 )
 
 
@@ -59,29 +59,32 @@ def require_flower() -> None:
 
 @app.callback()
 def root() -> None:
-    """Found a federation between hosts (the coordinator)."""
+    """Create a federation between hosts (the coordinator)."""
 
 
 @app.command()
 def create(
     folder: Annotated[Path, typer.Argument(help="A new folder for the federation.", metavar="DIR")],
-    sites: Annotated[str, typer.Option(help="The sites' names, with commas: charity,mercy,general.")],
+    sites: Annotated[str, typer.Option(help="The sites' names, separated by commas: charity,mercy,general.")],
     config: Annotated[
-        Optional[Path], typer.Option(help="A run's TOML; without it DIR/config.toml, a template if there is none.")
+        Optional[Path],
+        typer.Option(
+            help="A run's TOML file; by default DIR/config.toml, which is written as a template if there is none."
+        ),
     ] = None,
     overrides: Annotated[Optional[list[str]], typer.Argument(help="key=value, such as federation.rounds=5.")] = None,
     data: Annotated[
-        Optional[Path], typer.Option(help="Where data.public and data.test lie; else by the config.")
+        Optional[Path], typer.Option(help="The folder of data.public and data.test; by default the config's own.")
     ] = None,
     host: Annotated[
         Optional[list[str]],
-        typer.Option(help="How sites reach this machine: a name or an address, several times if it has several."),
+        typer.Option(help="A name or address by which sites reach this machine; may be repeated."),
     ] = None,
     port: Annotated[int, typer.Option(help="The one port that sites connect to.", min=1, max=65535)] = 8000,
-    bind: Annotated[str, typer.Option(help="The address to listen at.")] = "0.0.0.0",
+    bind: Annotated[str, typer.Option(help="The address to listen on.")] = "0.0.0.0",
     insecure: Annotated[bool, typer.Option("--insecure", help=f"No TLS: {INSECURE}.")] = False,
 ) -> None:
-    """Make certificates, the terms, and for each site a folder to send it. No secret is in those."""
+    """Create certificates, the terms, and a folder to send to each site. These folders contain no secret."""
     require_flower()
     from grandrounds.config.schema import load_config
     from grandrounds.deployment.consortium import Founded
@@ -117,9 +120,9 @@ def create(
 @app.command()
 def renew(
     folder: Annotated[Path, typer.Argument(help="The federation's folder.", metavar="DIR")],
-    days: Annotated[int, typer.Option(help="How long the new certificate holds.", min=1)] = 365,
+    days: Annotated[int, typer.Option(help="How many days the new certificate is valid.", min=1)] = 365,
 ) -> None:
-    """Issue a new server certificate from the same authority: sites need nothing new."""
+    """Issue a new server certificate from the same authority. Sites need nothing new."""
     require_flower()
     from grandrounds.deployment.consortium import Consortium
     from grandrounds.deployment.keys import issue_certificate
@@ -135,7 +138,7 @@ def renew(
 def keys(
     folder: Annotated[Path, typer.Argument(help="The federation's folder.", metavar="DIR")], as_json: JsonOption = False
 ) -> None:
-    """Whose public key has come, with its fingerprint to compare over the telephone."""
+    """Show which sites' public keys have arrived, with fingerprints to compare over the telephone."""
     require_flower()
     from grandrounds.deployment.consortium import Consortium
     from grandrounds.deployment.keys import fingerprint

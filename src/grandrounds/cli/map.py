@@ -22,9 +22,12 @@ def map(
     system: Annotated[str, typer.Argument(help=f"Which system: {', '.join(SYSTEMS)}.", metavar="SYSTEM")],
     out_folder: Annotated[
         Optional[Path],
-        typer.Option("--out", help="Where runs and map go, by default runs/map/SYSTEM; started again, it goes on."),
+        typer.Option(
+            "--out",
+            help="The folder, by default runs/map/SYSTEM; with the same folder, a stopped command continues.",
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each arm in each cell, with seeds 1 to N.", min=1)] = 3,
+    seeds: Annotated[int, typer.Option(help="How many runs of each arm in each cell, with seeds 1 to N.", min=1)] = 3,
     processes: ProcessesOption = 1,
     quick: Annotated[
         bool, typer.Option("--quick", help="The corners of the map with one seed, for a look in minutes.")

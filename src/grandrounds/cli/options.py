@@ -11,23 +11,26 @@ from grandrounds.config.overrides import parse_override
 from grandrounds.errors import ConfigError
 from grandrounds.registry import FORMATS
 
-FORMAT_HELP = f"How the files are written: {', '.join(FORMATS)}."
+FORMAT_HELP = f"The format of the files: {', '.join(FORMATS)}."
 ConfigPath = Annotated[Path, typer.Argument(help="A TOML file; see experiments/.", metavar="CONFIG")]
 DataOption = Annotated[
-    Optional[Path], typer.Option("--data", help="Where the config's data paths start; by default its own folder.")
+    Optional[Path],
+    typer.Option(
+        "--data", help="The folder that the config's data paths are relative to; by default the config's own."
+    ),
 ]
 ImportOption = Annotated[
     Optional[list[str]],
     typer.Option(
         "--import",
-        help="A module with algorithms, tasks or formats of your own; may be repeated. In a config: imports = [...].",
+        help="A module with your own algorithms, tasks or formats; may be repeated. In a config: imports = [...].",
         metavar="MODULE",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 ModelPath = Annotated[Path, typer.Argument(help="The model/ folder of a run.", metavar="MODEL")]
 ProcessesOption = Annotated[
-    int, typer.Option("--processes", help="Runs at a time, each in a process of its own.", min=1)
+    int, typer.Option("--processes", help="How many runs at a time, each in its own process.", min=1)
 ]
 ReaderOptions = Annotated[
     Optional[list[str]],

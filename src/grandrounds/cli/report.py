@@ -16,7 +16,7 @@ def report(
         Optional[Path], typer.Option("--out", help="The page; by default report.html in the first run.")
     ] = None,
 ) -> None:
-    """Write a page that needs nothing but itself: curves by round, bytes, classes, who holds what, the config.
+    """Write a self-contained HTML page: curves by round, bytes, classes, what each site holds, the config.
 
     Example: `grandrounds report runs/compare/* --out comparison.html`
     """

@@ -28,12 +28,13 @@ def reproduce(
     words: Annotated[
         Optional[list[str]],
         typer.Argument(
-            help="Tables and figures, by default all of the paper's; what to change.", metavar="[TARGET] [KEY=VALUE]..."
+            help="Tables and figures, by default all of the paper's; config keys to change.",
+            metavar="[TARGET] [KEY=VALUE]...",
         ),
     ] = None,
-    data: Annotated[Optional[Path], typer.Option("--data", help="Where the corpora lie.")] = None,
+    data: Annotated[Optional[Path], typer.Option("--data", help="The folder with the corpora.")] = None,
     corpus: Annotated[
-        Optional[str], typer.Option(help="Run on this one instead of the paper's; a wrong name lists them.")
+        Optional[str], typer.Option(help="Run on this corpus instead of the paper's; an unknown name lists them.")
     ] = None,
     encoder: Annotated[
         Optional[str],
@@ -43,28 +44,32 @@ def reproduce(
             "the paper's on its own corpora, else new."
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each arm, with seeds 1 to N.", min=1)] = 1,
+    seeds: Annotated[int, typer.Option(help="How many runs of each arm, with seeds 1 to N.", min=1)] = 1,
     rounds: Annotated[
         Optional[int],
         typer.Option(
-            help="Rounds of a federation; by default the paper's number, or one of ours where the paper gives none.",
+            help="Rounds of a federation; by default the paper's number, or ours if the paper gives none.",
             min=1,
         ),
     ] = None,
     target_f1: Annotated[
         Optional[float],
-        typer.Option(help="Where rounds to a target are counted; by default the paper's target.", min=0, max=1),
+        typer.Option(help="The F1 to which rounds are counted; by default the paper's.", min=0, max=1),
     ] = None,
     cells: Annotated[
         Optional[int],
         typer.Option(
-            help="Of a grid, the fractions C of fedds or a sweep of fedner, only the first N; of fedbert's cycles so "
+            help="Only the first N rows of a grid, fractions C of fedds or values of a sweep of fedner; for fedbert, N "
             "many.",
             min=1,
         ),
     ] = None,
     out_folder: Annotated[
-        Optional[Path], typer.Option("--out", help="Where runs, Markdown, JSON and SVG go; started again, it goes on.")
+        Optional[Path],
+        typer.Option(
+            "--out",
+            help="The folder for runs, Markdown, JSON and SVG; with the same folder, a stopped command continues.",
+        ),
     ] = None,
     search: Annotated[
         bool,

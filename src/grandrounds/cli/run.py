@@ -19,13 +19,14 @@ def run(
     config: ConfigPath,
     overrides: Annotated[
         Optional[list[str]],
-        typer.Argument(help="What to change: federation.rounds=5 algorithm.name=fedatt", metavar="KEY=VALUE"),
+        typer.Argument(help="Config keys to change: federation.rounds=5 algorithm.name=fedatt", metavar="KEY=VALUE"),
     ] = None,
     out_folder: Annotated[
-        Optional[Path], typer.Option("--out", help="The run's folder; by default runs/CONFIG-TIME.")
+        Optional[Path],
+        typer.Option("--out", help="The run's folder, new unless you resume; by default runs/CONFIG-TIME."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --out from its last checkpoint.")
+        bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")
     ] = False,
     data: DataOption = None,
     imports: ImportOption = None,

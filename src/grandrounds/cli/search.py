@@ -30,20 +30,22 @@ def search(
     ],
     algorithms: Annotated[
         Optional[str],
-        typer.Option(help="Arms to choose for, with commas, as in compare; by default the config as it is."),
+        typer.Option(
+            help="The arms to choose settings for, separated by commas, as in compare; by default the config as it is."
+        ),
     ] = None,
-    out_folder: Annotated[Path, typer.Option("--out", help="Where the runs go; started again, it goes on.")] = Path(
-        "runs/search"
-    ),
+    out_folder: Annotated[
+        Path, typer.Option("--out", help="The folder for the runs; with the same folder, a stopped command continues.")
+    ] = Path("runs/search"),
     processes: ProcessesOption = 1,
     data: DataOption = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try every combination and choose the best validation F1 or, where answers are ranked, AUC, or of a language model
-    the lowest loss; for each arm by itself. The test score is shown for the chosen ones only.
+    """Try every combination of settings and choose the best one for each arm: by validation F1, by AUC if answers are
+    ranked, or by the loss of a language model. The test score is shown only for the chosen settings.
 
-    What is chosen is written as [compare.ARM] tables, for `compare --settings`.
+    The choice is written as [compare.ARM] tables, for `compare --settings`.
 
     Example: `grandrounds search experiments/synthetic.toml training.learning_rate=2e-4,5e-4 training.epochs=1,2
     --algorithms fedavg,fedatt data.validation=0.1`

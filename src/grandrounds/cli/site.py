@@ -34,7 +34,7 @@ def root() -> None:
 
 @app.command()
 def init(enrolment: EnrolmentArgument) -> None:
-    """Make this site's key pair; the private key stays here, the public one goes back to the coordinator."""
+    """Create this site's key pair. The private key stays here; send the public key to the coordinator."""
     require_flower()
     from grandrounds.deployment.enrolment import read_enrolment
     from grandrounds.deployment.keys import fingerprint, make_key
@@ -61,22 +61,23 @@ def join(
         str, typer.Option("--format", help="Their format; grandrounds data check --help lists them.")
     ] = "json",
     test: Annotated[
-        Optional[Path], typer.Option(help="Documents to evaluate on here, for algorithms that ask.")
+        Optional[Path], typer.Option(help="Documents to evaluate on, for algorithms that evaluate at sites.")
     ] = None,
     validation: Annotated[
-        Optional[Path], typer.Option(help="Documents to choose the best round by, for algorithms that ask.")
+        Optional[Path],
+        typer.Option(help="Documents to choose the best round by, for algorithms that evaluate at sites."),
     ] = None,
-    policy: Annotated[Optional[Path], typer.Option(help="A TOML file: which payload kinds may leave.")] = None,
+    policy: Annotated[Optional[Path], typer.Option(help="A TOML file that says which payload kinds may leave.")] = None,
     accept: Annotated[
         bool, typer.Option("--accept", help="Without a policy: let leave what the algorithm needs, and don't ask.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would leave, kind by kind, and join nothing.")
+        bool, typer.Option("--dry-run", help="Show what would leave, kind by kind, without joining.")
     ] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help=f"Accept a federation without TLS: {INSECURE}.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the site's data, then serve the coordinator until it is done, however often the line breaks."""
+    """Check the site's data, then serve the coordinator until the run is over, reconnecting when needed."""
     require_flower()
     from grandrounds.deployment.enrolment import read_enrolment
     from grandrounds.deployment.keys import read_private

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from grandrounds.cli.console import counting, out, show_json, show_warnings, waiting
 from grandrounds.cli.data import FormatOption, source_of
-from grandrounds.cli.options import JsonOption, ReaderOptions
+from grandrounds.cli.options import ImportOption, JsonOption, ReaderOptions
 from grandrounds.data.corpora import GENERATED, stream_source
 from grandrounds.errors import ConfigError, GrandRoundsError
 
@@ -21,29 +21,35 @@ if TYPE_CHECKING:
     from grandrounds.federation.payloads import VocabularyCounts
 
 NOBODYS = (
-    "documents do not say whose they are: a patient who has several counts as often, so that the threshold protects "
-    "less; give each a 'patient' (notes-json, mimic-notes), or a higher --documents"
+    "documents do not name their patient: a patient with several is counted several times, so that the threshold "
+    "protects less; give each a 'patient' (notes-json, mimic-notes), or set a higher --documents"
 )
-app = typer.Typer(help="Learn word pieces from all sites' text, which stays where it is.", no_args_is_help=True)
+app = typer.Typer(help="Learn word pieces from the text of all sites without moving it.", no_args_is_help=True)
 
 
 @app.command()
 def count(
     files: Annotated[list[Path], typer.Argument(help="The site's own documents: files or folders.")],
-    policy: Annotated[Path, typer.Option(help="The site's policy; a line vocabulary = 5 lets such strings leave.")],
+    policy: Annotated[
+        Path, typer.Option(help="The site's policy file; a line such as vocabulary = 5 allows the counts to leave.")
+    ],
     out_path: Annotated[Path, typer.Option("--out", help="Where the counts go, to be sent to the coordinator.")],
     documents: Annotated[
         Optional[int],
-        typer.Option(help="A string leaves if so many documents have it; the policy's number otherwise.", min=1),
+        typer.Option(
+            help="A string leaves if it occurs in at least this many documents; by default the policy's number.", min=1
+        ),
     ] = None,
-    words: Annotated[bool, typer.Option("--words", help="Whole words alone, for the encoder 'words'.")] = False,
+    words: Annotated[bool, typer.Option("--words", help="Only whole words, for the encoder 'words'.")] = False,
     format: FormatOption = "json",
     option: ReaderOptions = None,
+    imports: ImportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """At a site: count the words, and parts of rare words, that enough of its documents have.
+    """At a site: count the words, and parts of rare words, that occur in enough of its documents.
 
-    A word that few documents have is counted by its longest parts that many have; no other string is in the file.
+    A word that occurs in few documents is counted by its longest parts that occur in many. The file has no other
+    string.
 
     Example: `grandrounds vocabulary count notes/ --format text --policy policy.toml --out charity.counts`
     """
@@ -57,7 +63,7 @@ def count(
     allowed.check(VocabularyCounts(least, {}).pack("fp32"))  # before hours of counting
     if format in GENERATED:
         raise ConfigError(f"a site counts documents of its own, and '{format}' ones are made here; name their format")
-    source, warnings = source_of(files, format, option), Counter[str]()
+    source, warnings = source_of(files, format, option, imports), Counter[str]()
     with waiting("counting"):
         texts = [(read.attributes.get("patient"), read.text) for read in stream_source(source, "train", warnings)]
         held = by_person(texts)
@@ -88,10 +94,10 @@ def count(
 
 @app.command()
 def show(
-    file: Annotated[Path, typer.Argument(help="What a site counted.")],
+    file: Annotated[Path, typer.Argument(help="The counts of a site.")],
     as_json: JsonOption = False,
 ) -> None:
-    """All that such a file holds: every string and how often it occurs, the commonest first.
+    """Show everything in a file of counts: every string and how often it occurs, most common first.
 
     Example: `grandrounds vocabulary show charity.counts`
     """
@@ -110,16 +116,20 @@ def show(
 
 @app.command()
 def merge(
-    files: Annotated[list[Path], typer.Argument(help="What the sites counted.")],
-    out_path: Annotated[Path, typer.Option("--out", help="Where the vocabulary goes, a word piece or word a line.")],
+    files: Annotated[list[Path], typer.Argument(help="The counts of the sites.")],
+    out_path: Annotated[
+        Path, typer.Option("--out", help="Where to write the vocabulary, one word piece or word per line.")
+    ],
     size: Annotated[
         Optional[int],
-        typer.Option(help="How many of them, at most; by default 8,000 word pieces, or 50,000 words.", min=100),
+        typer.Option(
+            help="The size of the vocabulary, at most; by default 8,000 word pieces, or 50,000 words.", min=100
+        ),
     ] = None,
     words: Annotated[bool, typer.Option("--words", help="Whole words, as the encoder 'words' reads them.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """At the coordinator: one vocabulary from the counts of all sites, for model.vocabulary.
+    """At the coordinator: make one vocabulary from the counts of all sites, for model.vocabulary.
 
     Beside VOCAB.txt of word pieces goes VOCAB.usage.json: how often each is used, with which a new BERT begins.
 

@@ -31,7 +31,7 @@ from grandrounds.federation.payloads import Compression
 from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
-from grandrounds.registry import FORMATS, TASKS, load_modules
+from grandrounds.registry import FORMATS, TASKS, load_modules, not_registered
 from grandrounds.tasks.abilities import OwnLabels, PrivateParts, SingleLabel, require
 from grandrounds.tasks.task import ExtractionTask, Task
 
@@ -48,25 +48,26 @@ class Data(Section):
     """[data]: where the text is. Paths are relative to the config, or to --data."""
 
     format: str = "json"
-    """How the files are written, such as pubtator, brat or conll; synthetic ones need no files."""
+    """The format of the files, such as pubtator, brat or conll; synthetic needs no files."""
     train: Paths | None = None
     """A file, a folder or a list: what is partitioned over simulated sites."""
     train_share: float = Field(1.0, gt=0, le=1)
-    """How much of train sites get, after public and validation are taken out; drawn by the seed."""
+    """The share of train that sites get, after public and validation are taken out; drawn by the seed."""
     mask_overlap: float = Field(0.0, ge=0, le=1)
-    """What share of the entities that several sites train on is masked there; drawn by the seed, in simulations."""
+    """The share of entities common to several sites that is masked in their training data, drawn by the seed; only in
+    simulations."""
     public: float | Paths = 0.0
     """A share of train, or a file: the server's labelled set."""
     validation: float | Paths = 0.0
-    """For selection only; without it the last round counts."""
+    """A share of train, or a file: chooses the best round. Without it the last round counts."""
     test: float | Paths | None = None
-    """Or a share of train, the same for every seed."""
+    """A file, or a share of train, the same for every seed: what the model is scored on."""
     unlabelled: float | Paths = 0.0
-    """More of the public set, without labels: a share of train, which sites then lack, or a file."""
+    """Unlabelled text for the public set: a share of train, which is taken from the sites, or a file."""
     unlabelled_format: str | None = None
-    """Of that file, if it is another than `format`."""
+    """The format of that file, if it differs from `format`."""
     unlabelled_options: dict[str, Any] | None = None
-    """What of `options` is different for it. With a format that is made here they are enough, and no file is."""
+    """Options that differ for it. A generated format, such as synthetic, needs only these and no file."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The reader's own options."""
 
@@ -89,62 +90,62 @@ class Partitioning(Section):
     scheme: str = "iid"
     """iid, by (an attribute), dirichlet, structural_entropy."""
     sites: int | None = Field(None, ge=1)
-    """How many; with the scheme "by" there are as many as values of the attribute."""
+    """The number of sites; with the scheme "by" there is one for each value of the attribute."""
     by: str | None = None
     """The attribute that names a document's site, with the scheme "by"."""
     alpha: float | None = Field(None, gt=0)
-    """Of the Dirichlet distribution: the smaller, the more labels are skewed."""
+    """Alpha of the Dirichlet distribution: the smaller, the more skewed the labels."""
     entropy: str | None = None
-    """Which H, with structural_entropy: "paper" (default) or "code", as FedLCC's public code has it."""
+    """Which H, with structural_entropy: "paper" (default) or "code", as in FedLCC's public code."""
     edges: list[float] | None = None
-    """Where H parts sites, instead of equal widths."""
+    """The boundaries of H between sites, instead of equal widths."""
     unit: str | None = None
-    """What is never torn apart between sites: example, sentence, document, patient, pair."""
+    """What is never split between sites: example, sentence, document, patient, pair."""
 
 
 class Model(Section):
     """[model]: what is trained."""
 
     encoder: str = "tiny"
-    """A hub name, a folder, "tiny" or "new" from scratch, or "words", a vector each, for convolutions."""
+    """A hub name, a folder, "tiny" or "new" from scratch, or "words", one vector per word, for convolutions."""
     vectors: str | None = None
     """Word vectors, GloVe text or word2vec binary, for the encoder `words`."""
     vocabulary: str | None = None
-    """Whose words `words` knows: "public", the public text's, "vectors", those of model.vectors, or "both", the
-    default where there are vectors; for `new`, "public". For these two encoders also a file of words or word pieces,
-    one a line, or in a simulation "sites": learnt from what sites count, as `grandrounds vocabulary` does between
-    hosts. For a pretrained encoder in masked_lm, whose text tells a new head how common its word pieces are: "public",
-    or in a simulation "sites"."""
+    """Where the vocabulary comes from. For `words`: "public", the public text, "vectors", those of model.vectors, or
+    "both", the default if there are vectors. For `new`: "public". For both encoders also a file with one word or word
+    piece per line or, in a simulation, "sites": learnt from the sites' counts, as `grandrounds vocabulary` does between
+    hosts. For a pretrained encoder in masked_lm, the text that gives a new head the frequencies of word pieces:
+    "public" or, in a simulation, "sites"."""
     vocabulary_documents: int = Field(5, ge=1)
-    """With "sites": a string is counted that so many of a site's documents have."""
+    """With "sites": a string is counted if it occurs in at least this many of a site's documents."""
     most_words: int = Field(50_000, ge=100)
-    """How many of the vectors' words, the first of the file, which are the commonest; each of them travels."""
+    """How many of the vectors' words to use, the first of the file, which are the most common; all of them are sent."""
     attention_dropout: float | None = Field(None, ge=0, lt=1)
-    """Instead of the encoder's own; 0 saves up to 40% of a step on a CPU, where dropping out attention is slow."""
+    """Attention dropout instead of the encoder's own; 0 saves up to 40% of a step on a CPU, where it is slow."""
     layers: int | None = Field(None, ge=1)
-    """Of the encoder `new`, by default 4; of a pretrained one the first so many, by default all."""
+    """Layers of the encoder `new`, by default 4; of a pretrained encoder the first ones to use, by default all."""
     width: int | None = Field(None, ge=8)
-    """Of the encoder `new`, as are the next three; by default 256."""
+    """The width of the encoder `new`, by default 256. The next three are also for `new`."""
     heads: int | None = Field(None, ge=1)
-    """By default one for 64 of the width."""
+    """Attention heads; by default one per 64 of the width."""
     pieces: int | None = Field(None, ge=100)
-    """How many word pieces it learns from public text; by default 8000."""
+    """The number of word pieces to learn from public text; by default 8000."""
     dropout: float | None = Field(None, ge=0, lt=1)
-    """By default 0.1, as BERT's."""
+    """By default 0.1, as in BERT."""
     warm_up: int = Field(0, ge=0)
-    """Epochs on the server's public set before round 1, from which every learner starts: what a pretrained encoder
-    gives for nothing, `tiny` has to learn."""
+    """Epochs on the server's public set before round 1; every learner starts from the result. It helps `tiny`, which is
+    not pretrained."""
     parameter_efficient: Literal["off", "lora"] = "off"
     """Low-rank adapters: the encoder is frozen; only the adapters and the head are trained and sent."""
     lora_rank: int = Field(8, ge=1)
-    """Of each adapter."""
+    """The rank of each adapter."""
     lora_alpha: float = Field(16.0, gt=0, allow_inf_nan=False)
-    """Adapters count alpha / rank times."""
+    """Adapters are scaled by alpha / rank."""
     lora_dropout: float = Field(0.0, ge=0, lt=1)
-    """Of what adapters read."""
+    """Dropout on the adapters' input."""
     lora_modules: list[str] = Field(["query", "value"], min_length=1)
-    """Which linear layers of the encoder get one, by the end of their name; `query`, `key` and `value` are found in
-    DistilBERT and DeBERTa too, which call them otherwise."""
+    """The linear layers of the encoder that get an adapter, by the end of their name; `query`, `key` and `value` also
+    work for DistilBERT and DeBERTa, which use other names."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -165,63 +166,64 @@ class Model(Section):
 
 
 class Rounds(Section):
-    """[federation]: how a run goes."""
+    """[federation]: rounds, sites and messages."""
 
     rounds: int = Field(10, ge=1)
-    """How many; more rounds can be added to a finished run with --resume."""
+    """The number of rounds; more can be added to a finished run with --resume."""
     fraction: float = Field(1.0, gt=0, le=1)
-    """The share of sites that each round asks."""
+    """The share of sites asked in each round."""
     min_replies: int = Field(1, ge=1)
-    """With fewer good replies a round is abandoned, and all states are as before it."""
+    """With fewer good replies a round is abandoned and all states are restored."""
     weight_by: Literal["examples", "uniform", "patients", "notes"] | None = None
-    """What sites weigh by in a mean; by default as the algorithm's paper does."""
+    """What the weights of sites in a mean are proportional to; by default as in the algorithm's paper."""
     largest_share: float = Field(0.5, gt=0, le=1)
-    """Of one site in a mean over three or more: what it registered beyond it is clipped, and that is said; 1: none."""
+    """The most that one site may weigh in a mean over three or more sites. A larger share is clipped, and a message
+    says so; 1 clips nothing."""
     compression: Compression = "fp32"
-    """Of uploads; int8 is for predictions."""
+    """The compression of uploads; int8 is for predictions."""
     evaluate_every: int = Field(1, ge=1)
     """Rounds between evaluations."""
     evaluate_on: list[Literal["validation", "test"]] = ["validation", "test"]
     """What each evaluation scores; the test is scored at the end in any case."""
     early_stopping: int = Field(0, ge=0)
-    """Stop after so many evaluations without a better validation F1, or AUC where answers are ranked; 0: never."""
+    """Stop after this many evaluations without a better validation F1, or AUC if answers are ranked; 0: never."""
     stop_at_f1: float = Field(0.0, ge=0, le=1)
-    """Stop once the test F1 reaches this: how papers count the rounds to a target; 0: never."""
+    """Stop once the test F1 reaches this, to count the rounds to a target as papers do; 0: never."""
     checkpoint_every: int = Field(1, ge=1)
-    """Rounds between checkpoints, from which --resume goes on."""
+    """Rounds between checkpoints, from which --resume continues."""
     keep_models: bool = False
     """Save the model of each round beside the selected one: models/round-00001 and so on; round-00000 is the start."""
     deadline: float = Field(3600.0, gt=0)
-    """Between hosts: seconds that a site has for an answer."""
+    """Between hosts: seconds that a site has to answer."""
     absence: float = Field(180.0, gt=0)
-    """Between hosts: seconds that a site may be out of sight before an exchange goes on without it."""
+    """Between hosts: seconds that a site may be disconnected before an exchange continues without it."""
     policy: str | None = None
     """A policy file for every simulated site."""
 
 
 class SiteSection(Section):
-    """[sites.<name>]: a simulated site with a corpus of its own; or, where no table has one, what is special about
-    sites of the partition, by name or pattern ("site-0*")."""
+    """[sites.<name>]: a simulated site with its own corpus. If no table has a corpus: settings of sites of the
+    partition, by name or pattern ("site-0*")."""
 
     train: Paths | None = None
     """The site's own corpus."""
     validation: float | Paths | None = None
-    """As `test`, for choosing the best round."""
+    """The same for choosing the best round."""
     test: float | Paths | None = None
-    """What the site's own model is chosen and tested on, or the share of its train that is; for algorithms that leave
-    each site with one."""
+    """A file, or a share of its train, on which the site's own model is tested; for algorithms that give each site its
+    own model."""
     format: str | None = None
-    """One that is made here, as `synthetic`, needs no train, and brings a test of its own."""
+    """The format of its files, if it differs. A generated one (`synthetic`) needs no train and has its own test."""
     options: dict[str, Any] | None = None
-    """Of the reader, instead of data.options."""
+    """Options of the reader, instead of data.options."""
     task: dict[str, Any] = Field(default_factory=dict)
-    """What of [task] is different here, for algorithms that let label sets differ: labels, a tag scheme."""
+    """Settings of [task] that differ here, for algorithms that let label sets differ: labels, a tag scheme."""
     policy: str | None = None
     """A policy file for this site."""
     encoder: str | None = None
-    """For algorithms that share no weights."""
+    """The site's own encoder, for algorithms that share no weights."""
     training: dict[str, Any] = Field(default_factory=dict)
-    """What of [training] is different here: another encoder may need another learning rate."""
+    """Settings of [training] that differ here: another encoder may need another learning rate."""
     attack: Literal["none", "mislead", "unbounded", "scale", "flip", "substitute"] = "none"
     """Simulate an attacker: what it uploads is not what it computed."""
 
@@ -236,15 +238,15 @@ class SiteSection(Section):
 
 class Config(Section):
     seed: int = 1
-    """What all random draws come from."""
+    """All random draws are derived from it."""
     imports: list[str] = []
-    """Modules that register algorithms, tasks or formats of one's own; workers import them too."""
+    """Modules that register your own algorithms, tasks or formats; workers import them, too."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where models are trained; auto takes a GPU if there is one."""
+    """Where models are trained; auto uses a GPU if there is one."""
     threads: int = Field(1, ge=1)
-    """Of a process; part of what makes bits repeatable."""
+    """Threads per process; part of what makes results repeatable to the bit."""
     workers: int = Field(1, ge=1)
-    """Processes that simulate sites; changes no bit of the result."""
+    """Processes that simulate sites; the result has the same bits for any number."""
     task: dict[str, Any] = Field(default_factory=lambda: {"name": "sentence_re"})
     """The name of the task, and its own options."""
     data: Data = Data()
@@ -262,15 +264,15 @@ class Config(Section):
     @model_validator(mode="after")
     def _check(self) -> Self:
         formats = [*FORMATS, *GENERATED]
-        _known("data.format", self.data.format, formats)
+        _known("data.format", self.data.format, formats, "format")
         for name, site in self.sites.items():
-            _known(f"sites.{name}.format", site.format or self.data.format, formats)
+            _known(f"sites.{name}.format", site.format or self.data.format, formats, "format")
         self._check_shares()
         self._check_unlabelled()
         _known("partition.scheme", self.partition.scheme, SCHEMES)
         _known("partition.entropy", self.partition.entropy or "paper", READINGS)
         _known("partition.unit", self.partition.unit or "example", UNITS)
-        _known("task.name", self.task.get("name", ""), TASKS)
+        _known("task.name", self.task.get("name", ""), TASKS, "task")
         self.task_options()
         self._check_algorithm()
         for name, site in self.sites.items():
@@ -295,12 +297,13 @@ class Config(Section):
                 key: share for key, share in {**of_data, **own}.items() if isinstance(share, float | int) and share
             }
             if any(share < 0 for share in given.values()) or sum(given.values()) >= 1:
-                raise ConfigError(f"{', '.join(given)} are shares of train ({given}): together below 1")
+                shares = ", ".join(f"{key} = {share:g}" for key, share in given.items())
+                raise ConfigError(f"{shares}: shares of train must be positive and together below 1")
 
     def _check_unlabelled(self) -> None:
         data = self.data
         format, named = data.unlabelled_format or data.format, isinstance(data.unlabelled, str | list)
-        _known("data.unlabelled_format", format, [*FORMATS, *GENERATED])
+        _known("data.unlabelled_format", format, [*FORMATS, *GENERATED], "format")
         for key in ("unlabelled_format", "unlabelled_options"):
             if getattr(data, key) is None:
                 continue
@@ -531,9 +534,10 @@ def _set(content: dict[str, Any], key: str, value: Any) -> None:
     content[last] = value
 
 
-def _known(key: str, name: str, known: Iterable[str]) -> None:
+def _known(key: str, name: str, known: Iterable[str], kind: str | None = None) -> None:
     if str(name) not in known:
-        raise ConfigError(f"{key}: {unknown('name', str(name), known)}")
+        said = not_registered(kind, str(name), known) if kind else unknown("name", str(name), known)
+        raise ConfigError(f"{key}: {said}")
 
 
 def without_none(value: Any) -> Any:

@@ -189,10 +189,9 @@ def make_algorithm(name: str, options: Mapping[str, Any]) -> Algorithm:
     known = [field.name for field in dataclasses.fields(cls)]
     for key in options:
         if key not in known:
-            what = f"option of algorithm '{name}'"
-            raise ConfigError(
-                unknown(what, key, known) if known else f"algorithm '{name}' has no options, so not '{key}'"
-            )
+            if not known:
+                raise ConfigError(f"algorithm '{name}' has no options; remove '{key}'")
+            raise ConfigError(f"algorithm '{name}': {unknown('option', key, known)}")
     made: Algorithm = _validated(cls, options)
     return made
 

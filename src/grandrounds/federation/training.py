@@ -20,27 +20,27 @@ class Training(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     epochs: int = Field(1, ge=1)
-    """Over the site's data, between two exchanges."""
+    """Epochs over the site's data between two exchanges."""
     batch_size: int = Field(16, ge=1)
-    """Examples a step."""
+    """Examples per step."""
     learning_rate: float = Field(5e-5, gt=0, allow_inf_nan=False)
-    """Of the encoder, and of the head unless that has its own."""
+    """The learning rate of the encoder, and of the head unless that has its own."""
     head_learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
-    """For what is not the encoder; by default the same."""
+    """The learning rate of everything except the encoder; by default the same."""
     decay: float = Field(0.0, ge=0, lt=1)
     """Learning rates are multiplied by (1 - decay) each round."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How learning rates fall over the whole run, from the end of the warm-up to zero after the last round."""
     warmup: float = Field(0.0, ge=0, lt=1)
-    """The share of the whole run in which learning rates rise to their height."""
+    """The share of the whole run in which learning rates rise to their full value."""
     weight_decay: float = Field(0.01, ge=0)
-    """Not of biases and norms."""
+    """Weight decay, except of biases and norms."""
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
-    """As torch has them."""
+    """The optimizer, as in torch."""
     optimizer_state: Literal["renew", "keep"] = "renew"
-    """Whether moments live on from round to round."""
+    """Whether the optimizer starts again in each round, or keeps its moments."""
     clip_norm: float = Field(1.0, ge=0)
-    """The largest norm of a gradient; 0: any."""
+    """The largest norm of a gradient; 0: no limit."""
 
     @property
     def needs_end(self) -> bool:
@@ -62,18 +62,18 @@ class Training(BaseModel):
 
 
 class ServerTraining(BaseModel):
-    """[server]: what is different where the server trains; by default it trains as sites do."""
+    """[server]: training at the server; by default the same as at sites."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     epochs: int | None = Field(None, ge=0)
-    """On its public set, each round; by default as the algorithm's paper has it."""
+    """Epochs on its public set in each round; by default as in the algorithm's paper."""
     batch_size: int | None = Field(None, ge=1)
-    """By default as in [training]; so the next two."""
+    """By default as in [training], like the next two."""
     learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
-    """Also of FedNER's shared layers, which the server steps."""
+    """The server's learning rate; also used for FedNER's shared layers."""
     head_learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
-    """For what is not the encoder."""
+    """The learning rate of everything except the encoder."""
 
     def over(self, training: Training) -> Training:
         """How the server trains where sites train so."""

@@ -105,12 +105,12 @@ class Score(ClassScore):
         return {name: value for name, value in named.items() if value is not None}
 
     def precisions(self) -> dict[str, float]:
-        """Of the N surest answers, by N."""
+        """Precision of the N most confident answers, by N."""
         found = {int(name[2:]): value for name, value in self._numbers().items() if _at(name)}
         return {f"P@{n}": found[n] for n in sorted(found)}
 
     def points(self) -> list[tuple[float, float]]:
-        """(recall, precision) from the surest answer on; none for a mean of several learners."""
+        """(recall, precision) from the most confident answer on; none for a mean of several learners."""
         return list(zip(self.curve.get("recall", ()), self.curve.get("precision", ()), strict=False))
 
     def further(self) -> dict[str, float]:

@@ -388,7 +388,7 @@ def _train_word_pieces(texts: Iterable[str], size: int = 4000, name: str = "tiny
         other = "" if name == "tiny" else ", or learn them from what sites count: model.vocabulary = 'sites'"
         raise ConfigError(
             f"encoder '{name}' learns its word pieces from the public set, which holds no text; "
-            f"raise data.public{other}"
+            f"set data.public to a share of train or a file{other}"
         )
     return _word_piece_tokenizer(vocabulary)
 

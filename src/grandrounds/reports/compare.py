@@ -8,7 +8,7 @@ from typing import Any
 
 from grandrounds.config.schema import Config, read_settings
 from grandrounds.errors import ConfigError, unknown
-from grandrounds.registry import ALGORITHMS
+from grandrounds.registry import ALGORITHMS, not_registered
 from grandrounds.reports.comparison import write_comparison
 from grandrounds.reports.tables import ComparisonRow
 from grandrounds.simulation.run import opened
@@ -52,6 +52,6 @@ def check_arms(config: Config, names: Sequence[str]) -> None:
     known = {*ALGORITHMS, *config.compare}
     for name in names:
         if name not in known:
-            raise ConfigError(unknown("algorithm", name, known))
+            raise ConfigError(not_registered("algorithm", name, known))
     if not names:
         raise ConfigError(f"there is no algorithm to compare; known: {', '.join(sorted(known))}")

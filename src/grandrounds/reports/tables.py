@@ -35,24 +35,24 @@ class ComparisonRow:
     seconds: float | None
     trivial: bool = False
     auc_mean: float | None = None
-    """None where answers are not ranked; so for the next two."""
+    """None if the task does not rank answers; the same holds for the next two."""
     auc_median: float | None = None
     auc_spread: float | None = None
     loss_mean: float | None = None
-    """Of a language model; so for the next two."""
+    """Only of a language model; the same holds for the next two."""
     loss_median: float | None = None
     loss_spread: float | None = None
     mb_down_per_site_round: float | None = None
     steps: float | None = None
-    """Of a run, all sites and the server; so for the next three."""
+    """Optimizer steps of a run, all sites and the server together; the next three are sums of the same kind."""
     examples: float | None = None
     mb_up: float | None = None
     mb_down: float | None = None
     low: float | None = None
-    """With `high` the 95% interval of what the row is judged by."""
+    """`low` and `high` are the 95% interval of the score that arms are ranked by."""
     high: float | None = None
     baseline: str | None = None
-    """The arm that it is compared with, whose score is taken from its own."""
+    """The arm it is compared with: `difference` is its own score minus this arm's."""
     difference: float | None = None
     difference_low: float | None = None
     difference_high: float | None = None

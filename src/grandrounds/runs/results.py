@@ -31,7 +31,7 @@ class Round(_Record):
 
     round: int
     sites: tuple[str, ...]
-    """Those that were asked."""
+    """The sites that were asked."""
     replies: int
     lost: dict[str, str]
     """Site -> why its reply does not count."""
@@ -40,13 +40,13 @@ class Round(_Record):
     bytes_up: int
     bytes_down: int
     steps: int
-    """Of sites and server together; so for the examples."""
+    """Optimizer steps of all sites and the server together; `examples` likewise."""
     examples: int
     server_steps: int
     server_examples: int
     objective: Objective
     validation: Score | None = None
-    """None where nothing was scored in this round; so for the next two."""
+    """None if this round was not evaluated; the same holds for `test`."""
     test: Score | None = None
     diagnostics: dict[str, float] = {}
 
@@ -66,11 +66,11 @@ class Result(_Record):
     selected_by: str
     objective: Objective
     test: Score | None
-    """None where no site gave a score."""
+    """None if no site returned a score."""
     validation: Score | None
     seconds: float
     steps: int
-    """Of the whole run, all sites and the server; so for the next five."""
+    """Optimizer steps of the whole run, all sites and the server together; the next five are sums of the same kind."""
     examples: int
     server_steps: int
     server_examples: int
@@ -97,7 +97,7 @@ R = TypeVar("R", bound=_Record)
 
 
 def read_result(folder: Path) -> Result:
-    """Of the finished run in the folder."""
+    """The result of the finished run in the folder."""
     path = folder / RESULT
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -112,9 +112,9 @@ def read_result(folder: Path) -> Result:
 
 
 def read_rounds(folder: Path) -> tuple[list[Round], bool]:
-    """Those of the run in the folder by their number, and whether the last line is torn, as after a kill.
+    """The rounds of the run in the folder, in order, and whether the last line is incomplete, as after a kill.
 
-    The last line of a round counts, since a resumed run repeats some.
+    A resumed run may repeat a round; its last line counts.
     """
     path = folder / METRICS
     text = path.read_text(encoding="utf-8") if path.exists() else ""

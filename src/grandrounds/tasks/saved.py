@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import Corpus, each, nothing_found, reader_options
 from grandrounds.data.formats.source import Warnings
-from grandrounds.errors import GrandRoundsError, unknown
+from grandrounds.errors import GrandRoundsError
 from grandrounds.models.encoder import PICKLED, Encoder, check_folder
 from grandrounds.models.lora import without_adapters
-from grandrounds.registry import TASKS
+from grandrounds.registry import TASKS, not_registered
 from grandrounds.tasks.abilities import SplitsText
 from grandrounds.tasks.batching import predict_outputs, predict_probabilities
 from grandrounds.tasks.task import ExtractionTask, Task, no_example
@@ -171,8 +171,7 @@ def load(folder: str | Path, task_name: str | None = None) -> Extractor:
         about = json.loads((folder / "grandrounds.json").read_text(encoding="utf-8"))
         weights = safetensors.load_file(folder / "model.safetensors")
         if about["task"] not in TASKS:
-            known = unknown("task", about["task"], TASKS)
-            raise GrandRoundsError(f"'{folder}': {known}; a task of your own comes in with --import")
+            raise GrandRoundsError(f"'{folder}': {not_registered('task', about['task'], TASKS)}")
         if task_name is not None and about["task"] != task_name:
             raise GrandRoundsError(f"'{folder}' is a model of the task '{about['task']}', not of '{task_name}'")
         task = TASKS[about["task"]].restore(about["schema"]).at(folder)

@@ -32,7 +32,7 @@ def test_every_format_is_listed_under_its_name():
 def test_unknown_formats_and_options_suggest_the_nearest(file: Path):
     with pytest.raises(GrandRoundsError, match=r"unknown format 'pubtater'; did you mean 'pubtator'\?"):
         read(file, "pubtater")
-    with pytest.raises(GrandRoundsError, match=r"unknown option of format 'conll' 'schema'; did you mean 'scheme'\?"):
+    with pytest.raises(GrandRoundsError, match=r"format 'conll': unknown option 'schema'; did you mean 'scheme'\?"):
         read(file, "conll", schema="BIO")
     with pytest.raises(GrandRoundsError, match="format 'docred' takes no options; remove 'scheme'"):
         read(file, "docred", scheme="BIO")

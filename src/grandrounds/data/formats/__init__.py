@@ -37,7 +37,7 @@ def read(paths: AnyPath | Iterable[AnyPath], format: str, **options: object) -> 
 
 
 def each(format: str, sources: Iterable[Path], warnings: Warnings, **options: object) -> Iterator[Document]:
-    """The same one at a time, for what need not hold them all; what is skipped is added to the notes."""
+    """The same one at a time, for what need not hold them all; what is skipped is added to the warnings."""
     chosen = _format(format)
     _check_options(chosen.name, chosen.reader, options)
     found = (
@@ -88,7 +88,7 @@ def _check_options(format: str, function: Callable[..., object], options: Mappin
         if name not in known:
             if not known:
                 raise GrandRoundsError(f"format '{format}' takes no options; remove '{name}'")
-            raise GrandRoundsError(unknown(f"option of format '{format}'", name, known))
+            raise GrandRoundsError(f"format '{format}': {unknown('option', name, known)}")
         if not isinstance(value, hints[name]) or isinstance(value, bool):
             kind = getattr(hints[name], "__name__", str(hints[name]))
             raise GrandRoundsError(f"option '{name}' of format '{format}' must be of type {kind}")

@@ -41,6 +41,8 @@ _BINARY = "yes"
 def read(
     path: Path, warnings: Warnings, *, breaks: str = "paragraph", discontinuous: str = pieces.KEEP
 ) -> Iterator[Document]:
+    if not path.is_dir() and path.suffix not in (".txt", ".ann"):
+        raise DataError("is not a file of BRAT's; give a folder, or a .txt or .ann file", path=path)
     root = path if path.is_dir() else path.parent
     texts = sorted(path.rglob("*.txt")) if path.is_dir() else [path.with_suffix(".txt")]
     for text in texts:

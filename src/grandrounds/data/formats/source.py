@@ -42,7 +42,7 @@ class Corpus:
 class Format:
     """A way to store documents.
 
-    `reader(path, notes, **options)` yields them, `writer(documents, path, notes, **options)` stores them.
+    `reader(path, warnings, **options)` yields them, `writer(documents, path, warnings, **options)` stores them.
     """
 
     name: str
