@@ -16,6 +16,7 @@ from grandrounds.cli import (
     evaluate,
     extract,
     federation,
+    init,
     map,
     report,
     reproduce,
@@ -34,6 +35,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command("demo")(demo.demo)
+app.command("init")(init.init)
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("search")(search.search)
