@@ -13,6 +13,7 @@ from tests.cli.commands import ENVIRONMENT, run
 
 COMMANDS = {
     "demo": ("--seeds", "--out"),
+    "init": ("Example: grandrounds init", "FOLDER", "--task", "--encoder", "--json"),
     "run": ("Example: grandrounds run", "--resume", "KEY=VALUE"),
     "compare": ("Example: grandrounds compare", "--algorithms", "--seeds"),
     "search": ("Example: grandrounds search", "KEY=A,B"),

@@ -16,6 +16,7 @@ from grandrounds.cli import (
     evaluate,
     extract,
     federation,
+    init,
     link,
     map,
     report,
@@ -35,6 +36,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command("demo")(demo.demo)
+app.command("init")(init.init)
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("search")(search.search)
