@@ -68,6 +68,8 @@ def corpus(format: str, name: str) -> tuple[Document, ...]:
         (CDR.format("Training"), 500, 9385, 1038),
         (CDR.format("Development"), 500, 9591, 1012),
         (CDR.format("Test"), 500, 9809, 1066),
+        ("biored/Train.PubTator", 400, 13351, 4178),
+        ("biored/Dev.PubTator", 100, 3533, 1162),
         ("chemdisgene/dev_abstracts.txt.gz", 1521, 41430, 0),
         ("chemdisgene/test_abstracts.txt.gz", 1939, 57382, 0),
         ("chemdisgene/curated/abstracts.txt.gz", 523, 14286, 0),
@@ -82,6 +84,26 @@ def test_pubtator_counts_and_the_same_bytes_again(name: str, documents: int, men
     warnings: Counter[str] = Counter()
     assert pubtator_lines.render(found, warnings) == load(DATA / name)
     assert not warnings
+
+
+def test_biored_counts_by_type_and_novelty():
+    relations = [
+        relation for document in corpus("pubtator", "biored/Train.PubTator") for relation in document.relations
+    ]
+    assert Counter(relation.type for relation in relations) == {
+        "Association": 2192,
+        "Positive_Correlation": 1089,
+        "Negative_Correlation": 763,
+        "Bind": 61,
+        "Cotreatment": 31,
+        "Comparison": 28,
+        "Drug_Interaction": 11,
+        "Conversion": 3,
+    }
+    assert Counter(relation.attributes["novelty"] for relation in relations) == {"Novel": 2838, "No": 1340}
+    ends = [end for relation in relations for end in (relation.head, relation.tail)]
+    assert sum("|" in end for end in ends) == 320
+    assert not any(end in ("p", "c", "g", "SUB", "DEL") for end in ends)
 
 
 @pytest.mark.parametrize("part", ["Training", "Development", "Test"])
@@ -126,7 +148,7 @@ def test_biobert_counts(name: str, rows: int, positive: int):
 
 
 @pytest.mark.parametrize(
-    ("part", "related", "unrelated", "not_included", "notes"),
+    ("part", "related", "unrelated", "not_included", "warnings"),
     [("train", 1038, 4202, 192, 0), ("dev", 1012, 4075, 174, 10), ("test", 1066, 4138, 201, 5)],
 )
 def test_eog_gives_the_pairs_of_cdr(part: str, related: int, unrelated: int, not_included: int, warnings: int):
@@ -177,7 +199,7 @@ CURATED = "chemdisgene/curated/abstracts.txt.gz"
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "documents", "relations", "notes"),
+    ("name", "options", "documents", "relations", "warnings"),
     [
         # Of the lines left out, one and two are about a gene with the number of a species, of which alone there is a
         # mention (10090, 10116).
@@ -300,7 +322,7 @@ def test_mentions_of_conll_are_those_that_seqeval_finds(name: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "sentences", "mentions", "relations", "notes"),
+    ("name", "sentences", "mentions", "relations", "warnings"),
     [
         # Of 4,272 sentences one is in two abstracts, with the same relation in both.
         ("DRUG-AE.rel", 4271, {"AdverseEffect": 5775, "Drug": 5062}, 6820, {ade.AGAIN: 1, ade.TWICE: 1}),

@@ -92,8 +92,9 @@ def _files(format: Format, source: Path, warnings: Warnings) -> Iterator[Path]:
     if format.source == "folder" or not source.is_dir():
         yield source
         return
+    ends = tuple(suffix.lower() for suffix in format.suffixes)
     for path in sorted(source.iterdir()):
-        if path.is_file() and path.name.removesuffix(".gz").endswith(format.suffixes):
+        if path.is_file() and path.name.lower().removesuffix(".gz").endswith(ends):
             yield path
         else:
             warnings[f"files or folders passed over, not ending in {' or '.join(format.suffixes)}"] += 1

@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
-from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.documents import Document, Entity, Mention, Relation, Span, concept_parts
 from grandrounds.data.formats import pieces
 from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number, save
 from grandrounds.data.sentences import Breaks, split_sentences
@@ -378,7 +378,7 @@ def _normalisations(document: Document, ids: Sequence[str]) -> Iterator[str]:
     count = 0
     for id, mention in zip(ids, document.mentions, strict=True):
         if mention.concept:
-            concepts = mention.concept.split("|")
+            concepts = concept_parts(mention.concept)
             names = mention.attributes.get(_NAMES, "").split("|")
             for i, concept in enumerate(concepts):
                 count += 1

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from grandrounds.data.documents import Document, Span
+from grandrounds.data.documents import Document, Span, concept_ids
 from grandrounds.data.formats.json_values import items, pair, record, string
 from grandrounds.data.formats.json_values import load as load_json
 from grandrounds.data.formats.pair_sentence import NA, OVERLAP, TYPE, End, overlap, pair_document
@@ -140,7 +140,7 @@ def _pairs(document: Document, warnings: Warnings) -> Iterator[tuple[str, Span, 
         for (h, t), sentence in shared:
             # Of a mention's several concepts the one that is related.
             head, tail = (
-                end if end in names[m].split("|") else names[m] for end, m in ((relation.head, h), (relation.tail, t))
+                end if end in concept_ids(names[m]) else names[m] for end, m in ((relation.head, h), (relation.tail, t))
             )
             yield relation.type, sentence, (h, head), (t, tail)
 
