@@ -150,6 +150,7 @@ FORMATS: Registry[Format] = Registry(
             "opennre": "opennre:FORMAT",
             "nre": "nre:FORMAT",
             "bere": "bere:FORMAT",
+            "chemprot": "chemprot:FORMAT",
             "json": "documents_json:FORMAT",
             "text": "text:FORMAT",
             "lines": "lines:FORMAT",

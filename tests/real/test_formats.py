@@ -354,6 +354,16 @@ def test_ade_counts_and_no_mention_lost_or_guessed(
     assert joined == stated
 
 
+def test_chemprot_counts():
+    found = corpus("chemprot", "chemprot/dev.txt")
+    assert len(found) == sum(len(document.relations) for document in found) == 2427
+    assert len({document.attributes["patient"] for document in found}) == 910
+    assert Counter(document.relations[0].type for document in found).most_common(2) == [
+        ("INHIBITOR", 812),
+        ("SUBSTRATE", 322),
+    ]
+
+
 def test_ade_whole_has_doses_beside_effects():
     found = noted("ade", "ade-corpus")
     assert len(found.documents) == 4271 + 16625

@@ -1,4 +1,4 @@
-"""Ninety thousand broken files: each is read with every record in its place, or refused without showing its text."""
+"""A hundred thousand broken files: each is read with every record in its place, or refused without its text."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from grandrounds.data.formats import (
     brat,
     cadec,
     chemdisgene,
+    chemprot,
     conll,
     docred,
     documents_json,
@@ -38,7 +39,7 @@ from grandrounds.data.formats.source import Warnings, decode, lines
 from grandrounds.data.pairs import listed_pairs
 from grandrounds.errors import DataError
 
-EACH = 5_000  # sixteen formats, PubTator twice and a list of pairs: 90,000 files
+EACH = 5_000
 PATH = Path("a.txt")
 PRIVATE = re.compile("Xenomab|grumpitis|Quuxoline|PMC4711", re.IGNORECASE)
 
@@ -147,6 +148,10 @@ BERE = json.dumps(
         for tail, relation in (("grumpitis", "treats"), ("Quuxoline", "NA"))
     ],
     indent=1,
+)
+CHEMPROT = (
+    '{"text": "<< Xenomab >> blocks late [[ grumpitis ]] >> Quuxoline", "label": "INHIBITOR", "metadata": []}\n'
+    '{"text": "Xenomab blocks late << grumpitis >> [[ Quuxoline ]]", "label": "NA", "metadata": []}\n'
 )
 ADE = (
     "4711|Xenomab caused grumpitis, late grumpitis.|grumpitis|75|84|Xenomab|60|67\n"
@@ -266,12 +271,12 @@ def attempt(
     return None
 
 
-def many(*contents: str) -> Callable[[Callable[[list[bytes]], None]], Callable[[], None]]:
+def many(*contents: str, each: int = EACH) -> Callable[[Callable[[list[bytes]], None]], Callable[[], None]]:
     """The test on that many broken files, drawn by number: hypothesis would take ten times as long to draw them."""
 
     def wrap(test: Callable[[list[bytes]], None]) -> Callable[[], None]:
         def run() -> None:
-            for number in range(EACH):
+            for number in range(each):
                 files = broken(random.Random(number), contents)
                 try:
                     test(files)
@@ -439,6 +444,15 @@ def test_bere_has_a_document_for_every_sentence(files):
         (content,), documents, warnings = done
         rows = json.loads(content.removeprefix("\ufeff"))
         assert len(rows) == len(documents) + warnings[pair_sentence.LOST]
+
+
+@many(CHEMPROT, each=10_000)
+def test_chemprot_has_a_document_for_every_line(files):
+    if done := attempt(files, lambda content, warnings: list(chemprot.parse(lines(content), PATH, warnings))):
+        (content,), documents, _ = done
+        rows = [json.loads(line) for line in filled(content.removeprefix("\ufeff"))]
+        assert [row["label"] for row in rows] == [d.relations[0].type if d.relations else "NA" for d in documents]
+        assert [len(row["text"]) - 12 for row in rows] == [len(document.text) for document in documents]
 
 
 @many(ADE)
