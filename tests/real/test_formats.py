@@ -25,6 +25,7 @@ from grandrounds.data.formats import (
     pair_sentence,
     pubtator_lines,
     read,
+    write,
 )
 from grandrounds.data.formats.source import lines, load
 from grandrounds.data.knowledge_base import read_facts
@@ -119,6 +120,42 @@ def test_cdr_keeps_its_mentions_through_json_brat_and_conll(part: str):
         assert len(again.relations) == len(document.relations)
     tagged = conll.parse(conll.render(found, Counter()), Path("a"), Counter())
     assert [_surfaces(document) for document in tagged] == [_surfaces(document) for document in found]
+
+
+@pytest.mark.parametrize("to", ["bioc", "bioc-json", "pubannotation"])
+@pytest.mark.parametrize(
+    ("format", "name", "mentions", "relations"),
+    [
+        ("pubtator", CDR.format("Training"), 9385, 1038),
+        ("pubtator", "biored/Train.PubTator", 13351, 4178),
+        ("pubtator", "biored/Dev.PubTator", 3533, 1162),
+        ("brat", "maccrobat", 1080, 710),
+    ],
+)
+def test_corpora_come_through_bioc_and_pubannotation_whole(
+    format: str, name: str, mentions: int, relations: int, to: str, tmp_path: Path
+):
+    found = noted(format, name).documents
+    assert sum(len(document.mentions) for document in found) == mentions
+    assert sum(len(document.relations) for document in found) == relations
+    assert write(to, found, tmp_path / "a") == {}
+    again = read(tmp_path / "a", to)
+    assert again.documents == found
+    assert again.warnings == {}
+    if to == "bioc":
+        from bioc import biocxml
+
+        with (tmp_path / "a").open(encoding="utf-8") as file:
+            collection = biocxml.load(file)
+        assert sum(len(passage.annotations) for d in collection.documents for passage in d.passages) == mentions
+        assert sum(len(d.relations) for d in collection.documents) == relations
+    if to == "bioc-json":
+        from bioc import biocjson
+
+        with (tmp_path / "a").open(encoding="utf-8") as file:
+            collection = biocjson.load(file)
+        assert sum(len(passage.annotations) for d in collection.documents for passage in d.passages) == mentions
+        assert sum(len(d.relations) for d in collection.documents) == relations
 
 
 def _surfaces(document: Document) -> list[tuple[str, str]]:

@@ -99,7 +99,9 @@ def convert(
     files: Annotated[Optional[list[Path]], typer.Argument(help="Files or folders.", metavar="FILES")] = None,
     format: FormatOption = "json",
     option: ReaderOptions = None,
-    to: Annotated[str, typer.Option("--to", help="pubtator, brat, conll, opennre, lines or json.")] = "json",
+    to: Annotated[
+        str, typer.Option("--to", help="pubtator, brat, bioc, bioc-json, pubannotation, conll, opennre, lines or json.")
+    ] = "json",
     out_path: Annotated[Path, typer.Option("--out", help="A file, or for brat a folder.")] = Path("converted.jsonl"),
 ) -> None:
     """Write documents in another format; what it can't carry is counted.

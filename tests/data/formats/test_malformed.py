@@ -7,7 +7,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -17,6 +19,9 @@ from grandrounds.data.formats import (
     align,
     bere,
     biobert_tsv,
+    bioc_documents,
+    bioc_json,
+    bioc_xml,
     brat,
     cadec,
     chemdisgene,
@@ -25,6 +30,7 @@ from grandrounds.data.formats import (
     docred,
     documents_json,
     eog,
+    exchange,
     i2b2_2010,
     i2b2_2012,
     nre,
@@ -32,6 +38,7 @@ from grandrounds.data.formats import (
     pair_lists,
     pair_sentence,
     pieces,
+    pubannotation,
     pubtator,
     smm4h,
 )
@@ -181,6 +188,11 @@ XML = (
     "</TAGS>\n</ClinicalNarrativeTemporalAnnotation>\n"
 )
 JSON = documents_json.render(pubtator.parse(PUBTATOR, PATH))
+
+
+BIOC_JSON = "".join(bioc_json.render(pubtator.parse(PUBTATOR, PATH), Counter())).replace("}, {", "},\n{")
+BIOC_XML = bioc_xml.render(tuple(pubtator.parse(PUBTATOR, PATH)), Counter()).decode().replace("><", ">\n<")
+PUBANNOTATION = "".join(pubannotation.render(pubtator.parse(PUBTATOR, PATH), Counter())).replace("}, {", "},\n{")
 
 
 # A change is (kind, where, what); each takes and gives bytes.
@@ -453,6 +465,57 @@ def test_chemprot_has_a_document_for_every_line(files):
         rows = [json.loads(line) for line in filled(content.removeprefix("\ufeff"))]
         assert [row["label"] for row in rows] == [d.relations[0].type if d.relations else "NA" for d in documents]
         assert [len(row["text"]) - 12 for row in rows] == [len(document.text) for document in documents]
+
+
+@many(BIOC_JSON, each=10_000)
+def test_bioc_json_has_a_place_for_every_record(files):
+    if done := attempt(files, lambda content, warnings: list(bioc_json.parse(content, PATH, warnings))):
+        (content,), documents, warnings = done
+        rows = json.loads(content.removeprefix("\ufeff"))["documents"]
+        assert len(rows) == len(documents)
+        placed_in_bioc(rows, documents, warnings)
+
+
+@many(BIOC_XML, each=10_000)
+def test_bioc_xml_has_a_place_for_every_element(files):
+    # XML says of itself how it is encoded; we decode it first, as `attempt` does.
+    def parse(content: str, warnings: Warnings) -> list[Document]:
+        return list(bioc_xml.parse(BytesIO(content.encode()), PATH, warnings))
+
+    if done := attempt(files, parse):
+        (content,), documents, warnings = done
+        kinds = Counter(element.tag for element in ElementTree.fromstring(content.encode()).iter())
+        unknown = warnings[bioc_xml.UNKNOWN]
+        assert kinds["document"] <= len(documents) + unknown
+        mentions = sum(len(document.mentions) for document in documents) + warnings[bioc_documents.NO_LOCATION]
+        assert mentions <= kinds["annotation"] <= mentions + unknown
+        relations = sum(len(document.relations) for document in documents)
+        relations += warnings[bioc_documents.NOT_TWO] + warnings[exchange.UNPLACED]
+        assert relations <= kinds["relation"] <= relations + unknown
+
+
+@many(PUBANNOTATION, each=10_000)
+def test_pubannotation_has_a_place_for_every_record(files):
+    if done := attempt(files, lambda content, warnings: list(pubannotation.parse(content, PATH, warnings))):
+        (content,), documents, warnings = done
+        rows = json.loads(content.removeprefix("\ufeff"))
+        rows = rows if isinstance(rows, list) else [rows]
+        assert [row["text"] for row in rows] == [document.text for document in documents]
+        for row, document in zip(rows, documents, strict=True):
+            assert len(row.get("denotations", [])) == len(document.mentions)
+        relations = sum(len(document.relations) for document in documents) + warnings[exchange.UNPLACED]
+        assert sum(len(row.get("relations", [])) for row in rows) == relations
+
+
+def placed_in_bioc(rows, documents, warnings):
+    levels = [level for row in rows for level in (row, *row["passages"])]
+    mentions = sum(len(document.mentions) for document in documents) + warnings[bioc_documents.NO_LOCATION]
+    assert sum(len(level.get("annotations") or []) for level in levels) == mentions
+    relations = sum(len(document.relations) for document in documents)
+    relations += warnings[bioc_documents.NOT_TWO] + warnings[exchange.UNPLACED]
+    assert sum(len(level.get("relations") or []) for level in levels) == relations
+    for row, document in zip(rows, documents, strict=True):
+        assert "".join(passage.get("text") or "" for passage in row["passages"]) == document.text.replace("\n", "")
 
 
 @many(ADE)

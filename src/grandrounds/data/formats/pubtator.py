@@ -38,7 +38,7 @@ from grandrounds.data.documents import (
 from grandrounds.data.formats.pair_lists import leave_out
 from grandrounds.data.formats.pubtator_ids import named_whole, separated, split_ids
 from grandrounds.data.formats.pubtator_lines import render
-from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number, save
+from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number, placed, save
 from grandrounds.data.pairs import list_stated_pairs
 from grandrounds.data.sentences import split_sentences
 from grandrounds.errors import DataError, GrandRoundsError, unknown
@@ -81,25 +81,24 @@ def parse(content: str, path: Path, warnings: Warnings | None = None, *, joined:
     """The documents of a file's content; `path` is for messages."""
     warnings = Counter() if warnings is None else warnings
     block: _Block | None = None
-    number_of_line = 0
-    try:
-        for number_of_line, line in enumerate(lines(content), start=1):
-            found = _TEXT_LINE.fullmatch(line)
-            if found and found.group(2) == "t":
-                if block:
-                    yield block.document(path, joined, warnings)
-                block = _Block(found.group(1), number_of_line, found.group(3))
-            elif line.strip():
+    for i, line in enumerate(lines(content), start=1):
+        found = _TEXT_LINE.fullmatch(line)
+        if found and found.group(2) == "t":
+            if block:
+                with placed(path, block.line, warnings):
+                    yield block.document(joined, warnings)
+            block = _Block(found.group(1), i, found.group(3))
+        elif line.strip():
+            with placed(path, i, warnings):
                 if block is None:
                     raise DataError("a line before the first title; a document starts with 'id|t|title'")
                 if found:
                     block.add_abstract(found.group(1), found.group(3))
                 else:
-                    block.add_row(line.split("\t"), number_of_line)
-    except DataError as error:
-        raise error if error.path else error.at(path, number_of_line) from None
+                    block.add_row(line.split("\t"))
     if block:
-        yield block.document(path, joined, warnings)
+        with placed(path, block.line, warnings):
+            yield block.document(joined, warnings)
 
 
 @dataclass
@@ -111,7 +110,7 @@ class _Block:
     text: str
     has_abstract: bool = False
     mentions: list[Mention] = field(default_factory=list)
-    relations: list[tuple[Relation, int]] = field(default_factory=list)
+    relations: list[Relation] = field(default_factory=list)
 
     def add_abstract(self, id: str, abstract: str) -> None:
         self._check_id(id)
@@ -119,14 +118,14 @@ class _Block:
             raise DataError("an abstract that is the second one, or comes after mentions; it follows its title")
         self.text, self.has_abstract = f"{self.text}\n{abstract}", True
 
-    def add_row(self, columns: Sequence[str], line: int) -> None:
+    def add_row(self, columns: Sequence[str]) -> None:
         self._check_id(columns[0])
         start = number(columns[1]) if len(columns) > 1 else None
         if start is not None and 5 <= len(columns) <= 7:
             self.mentions.append(self._mention(start, columns))
         elif start is None and 4 <= len(columns) <= 5:
             novelty = {"novelty": columns[4]} if len(columns) == 5 else {}
-            self.relations.append((Relation(columns[1], columns[2], columns[3], attributes=novelty), line))
+            self.relations.append(Relation(columns[1], columns[2], columns[3], attributes=novelty))
         else:
             raise DataError(
                 f"a line of {len(columns)} tab-separated columns that is neither a mention (id, start, end, "
@@ -152,7 +151,7 @@ class _Block:
             attributes["parts"] = columns[6]
         return Mention(start, end, columns[4], f"T{len(self.mentions) + 1}", concept, attributes=attributes)
 
-    def document(self, path: Path, joined: str, warnings: Warnings) -> Document:
+    def document(self, joined: str, warnings: Warnings) -> Document:
         if joined == "same":
             entities, relations = self._by_synonyms(warnings)
         elif joined == "exact":
@@ -162,18 +161,15 @@ class _Block:
         # A title ends a sentence whether it has a full stop or not.
         spans = [Span(mention.start, mention.end) for mention in self.mentions]
         sentences = split_sentences(self.text, spans, breaks="line")
-        try:
-            return Document(self.id, self.text, sentences, tuple(self.mentions), entities, relations)
-        except DataError as error:
-            raise error.at(path, self.line) from None
+        return Document(self.id, self.text, sentences, tuple(self.mentions), entities, relations)
 
     def _by_concept(self, warnings: Warnings) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
-        whole = named_whole(relation for relation, _ in self.relations)
+        whole = named_whole(self.relations)
         entities = entities_by_ids(self.mentions, [split_ids(mention.concept, whole) for mention in self.mentions])
         self.mentions = [separated(mention, whole) for mention in self.mentions]
         known = {entity.id for entity in entities}
         placed = []
-        for relation, _ in self.relations:
+        for relation in self.relations:
             missing = {relation.head, relation.tail} - known
             if not missing:
                 placed.append(relation)
@@ -198,12 +194,12 @@ class _Block:
         return entities, self._distinct(owner, warnings)
 
     def _ends(self) -> list[str]:
-        return [end for relation, _ in self.relations for end in (relation.head, relation.tail)]
+        return [end for relation in self.relations for end in (relation.head, relation.tail)]
 
     def _distinct(self, owner: Mapping[str, str | None], warnings: Warnings) -> tuple[Relation, ...]:
         """The relations between two entities, each once; `owner` is the entity of an end."""
         found: dict[tuple[str, str, str], Relation] = {}
-        for relation, _ in self.relations:
+        for relation in self.relations:
             head, tail = owner[relation.head], owner[relation.tail]
             if head is None or tail is None:
                 warnings[NO_MENTION] += 1
