@@ -149,6 +149,8 @@ def test_data_check_counts_what_a_run_would_read(corpora: Path) -> None:
         "entities": 120,
         "relations": 30,
         "warnings": {},
+        "problems": [],
+        "left_out": {},
     }
     person = run("data", "check", corpora / "train.jsonl").good().stdout
     assert person == "good: 60 documents, 60 sentences, 120 mentions, 120 entities, 30 relations\n"

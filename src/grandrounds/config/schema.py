@@ -20,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from grandrounds.config.overrides import parse_override
 from grandrounds.config.validation import explained
-from grandrounds.data.corpora import GENERATED
+from grandrounds.data.corpora import GENERATED, Source
+from grandrounds.data.labels import LabelMap
 from grandrounds.data.partition import SCHEMES, UNITS
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
@@ -68,6 +69,14 @@ class Data(Section):
     """What of `options` is different for it. With a format that is made here they are enough, and no file is."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The reader's own options."""
+    lenient: bool = False
+    """Leave out what breaks the format, and count it, instead of refusing the corpus."""
+    map_labels: dict[str, str] = Field(default_factory=dict)
+    """Other names for types of mentions and relations, or "" to drop them; the same for every task."""
+
+    def source(self, paths: Sequence[Path], labels: LabelMap) -> Source:
+        """The corpus of these files, read as this section says."""
+        return Source(self.format, paths, self.options, self.lenient, labels)
 
     @property
     def unlabelled_corpus(self) -> bool:
@@ -210,6 +219,8 @@ class SiteSection(Section):
     """One that is made here, as `synthetic`, needs no train, and brings a test of its own."""
     options: dict[str, Any] | None = None
     """Of the reader, instead of data.options."""
+    map_labels: dict[str, str] | None = None
+    """Instead of data.map_labels: a site may call the same things otherwise."""
     task: dict[str, Any] = Field(default_factory=dict)
     """What of [task] is different here, for algorithms that let label sets differ: labels, a tag scheme."""
     policy: str | None = None
@@ -271,7 +282,7 @@ class Config(Section):
         self._check_algorithm()
         for name, site in self.sites.items():
             self.training_at(name)
-            for key in ("format", "options", "validation", "test"):
+            for key in ("format", "options", "map_labels", "validation", "test"):
                 if getattr(site, key) is not None and not site.has_corpus:
                     raise ConfigError(f"sites.{name}.{key} is of the site's own corpus: give sites.{name}.train too")
             self._check_own(name, site)

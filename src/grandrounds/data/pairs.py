@@ -28,6 +28,23 @@ class Convention:
     """Whether (a, b) and (b, a) are two questions, where the types allow both."""
 
 
+_CHEMICAL, _DISEASE, _GENE, _VARIANT = (
+    "ChemicalEntity",
+    "DiseaseOrPhenotypicFeature",
+    "GeneOrGeneProduct",
+    "SequenceVariant",
+)
+_BIORED = (
+    (_DISEASE, _GENE),
+    (_DISEASE, _CHEMICAL),
+    (_DISEASE, _VARIANT),
+    (_GENE, _GENE),
+    (_GENE, _CHEMICAL),
+    (_CHEMICAL, _CHEMICAL),
+    (_CHEMICAL, _VARIANT),
+    (_VARIANT, _VARIANT),
+)
+
 CONVENTIONS = {
     "cdr": Convention(frozenset({("Chemical", "Disease")})),
     "gda": Convention(frozenset({("Gene", "Disease")})),
@@ -35,6 +52,8 @@ CONVENTIONS = {
     "chr": Convention(frozenset({("ChemMet", "ChemMet"), ("Chemical", "Chemical")}), ordered=False),
     "chemdisgene": Convention(frozenset({("Chemical", "Disease"), ("Chemical", "Gene"), ("Gene", "Disease")})),
     "docred": Convention(None),
+    # The guidelines name eight kinds of pairs; a pair is annotated once, in either order.
+    "biored": Convention(frozenset({*_BIORED, *((tail, head) for head, tail in _BIORED)}), ordered=False),
 }
 
 

@@ -25,8 +25,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grandrounds.config.schema import Config, load_config
 from grandrounds.config.validation import explained
-from grandrounds.data.corpora import UNLABELLED, Source, check_apart, read_source
+from grandrounds.data.corpora import UNLABELLED, check_apart, read_source
 from grandrounds.data.documents import Document
+from grandrounds.data.labels import LabelMap
 from grandrounds.data.partition import SiteRow
 from grandrounds.deployment.flower.grid import OverGrid, Roster
 from grandrounds.deployment.flower.superlink import EVERYWHERE, SuperLink
@@ -189,14 +190,15 @@ class _Corpora:
         self.warnings: Counter[str] = Counter()
         self.documents: list[Document] = []
         parts: dict[str, range] = {}
+        labels = LabelMap(config.data.map_labels)
         for part in SPLITS:
             given = getattr(config.data, part)
             if isinstance(given, float | int) and given:
                 raise ConfigError(
                     f"data.{part} is a share of the training data, which the coordinator does not have; give a file"
                 )
-            source = Source(config.data.format, paths_of(given, base), config.data.options) if given else None
-            source = unlabelled_source(config.data, base) if part == UNLABELLED else source
+            source = config.data.source(paths_of(given, base), labels) if given else None
+            source = unlabelled_source(config.data, base, labels) if part == UNLABELLED else source
             if source is not None:
                 documents = read_source(source, part, self.warnings)
                 if part == UNLABELLED:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from grandrounds.config.validation import explained
 from grandrounds.data.corpora import Source, read_source
 from grandrounds.data.documents import Document
+from grandrounds.data.labels import LabelMap
 from grandrounds.deployment.enrolment import Enrolment
 from grandrounds.deployment.handler import MessageHandler
 from grandrounds.deployment.keys import read_private
@@ -59,7 +60,14 @@ def read_holding(
     torch.set_num_threads(terms.config.threads)
     warnings: Counter[str] = Counter()
     sources = {part: paths for part, paths in (("train", data), (VALIDATION, validation), ("test", test)) if paths}
-    parts = {part: read_source(Source(format, paths, site.options), part, warnings) for part, paths in sources.items()}
+    renamed = terms.config.data.map_labels if site.map_labels is None else site.map_labels
+    labels = LabelMap(renamed, "map_labels")
+    parts = {
+        part: read_source(Source(format, paths, site.options, site.lenient, labels), part, warnings)
+        for part, paths in sources.items()
+    }
+    if site.map_labels is not None:
+        labels.check()
     spec = _spec(enrolment, [document for part, some in parts.items() if part != "test" for document in some])
     task = spec.task
     splits, counted, counts = {}, Counter[str](), dict[str, int]()

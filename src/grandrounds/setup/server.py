@@ -16,6 +16,7 @@ from torch import nn
 
 from grandrounds.config.schema import SHAPES, Config, Data, Model, Paths
 from grandrounds.data.corpora import UNLABELLED, Source
+from grandrounds.data.labels import LabelMap
 from grandrounds.data.partition import SiteRow
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.federation.contract import Algorithm
@@ -78,13 +79,14 @@ def split_of(
     return Split(features, rows, documents=documents_of(task, features, rows, all_examples))
 
 
-def unlabelled_source(data: Data, base: Path) -> Source | None:
+def unlabelled_source(data: Data, base: Path, labels: LabelMap) -> Source | None:
     """The corpus of unlabelled text, if it is one by itself."""
     if not data.unlabelled_corpus:
         return None
     format = data.unlabelled_format or data.format
     options = {**(data.options if format == data.format else {}), **(data.unlabelled_options or {})}
-    return Source(format, paths_of(data.unlabelled if isinstance(data.unlabelled, str | list) else None, base), options)
+    paths = paths_of(data.unlabelled if isinstance(data.unlabelled, str | list) else None, base)
+    return Source(format, paths, options, data.lenient, labels)
 
 
 def asked(served: Mapping[str, Sequence[int]]) -> list[int]:

@@ -19,6 +19,7 @@ from torch import nn
 from grandrounds.config.schema import Config, SiteSection
 from grandrounds.data.corpora import GENERATED, UNLABELLED, Source, check_apart, read_source
 from grandrounds.data.documents import Document
+from grandrounds.data.labels import LabelMap
 from grandrounds.data.masking import mask_overlap
 from grandrounds.data.partition import Partition, SiteRow, Unit, partition, share
 from grandrounds.errors import ConfigError, DataError, unknown
@@ -294,36 +295,45 @@ class _Corpora:
         self.documents: list[Document] = []
         self.parts: dict[str, range] = {}
         data = config.data
+        labels = LabelMap(data.map_labels)
+        maps = [labels]
         if config.own_corpora:
             for name, site in sorted(config.sites.items()):
+                own = labels
+                if site.map_labels is not None:
+                    own = LabelMap(site.map_labels, f"sites.{name}.map_labels")
+                    maps.append(own)
                 options = data.options if site.options is None else site.options
                 for part in ("train", "validation", "test"):
                     paths = getattr(site, part)
                     if (paths is None and part in _made(site, config)) or isinstance(paths, str | list):
-                        source = Source(site.format or data.format, paths_of(paths, base), options)
+                        format = site.format or data.format
+                        source = Source(format, paths_of(paths, base), options, data.lenient, own)
                         self._add(_part_of(name, part), source, part)
         elif data.train is not None or data.format in GENERATED:
-            self._add("train", Source(data.format, paths_of(data.train, base), data.options))
+            self._add("train", data.source(paths_of(data.train, base), labels))
         else:
             raise ConfigError("data.train is missing: name the corpus to train on, or give [sites.<name>] tables")
         for part in ("public", "validation"):
             value = getattr(data, part)
             if not isinstance(value, float | int):
-                self._add(part, Source(data.format, paths_of(value, base), data.options))
+                self._add(part, data.source(paths_of(value, base), labels))
         test = data.test or None
         each = config.own_corpora and all(site.test or "test" in _made(site, config) for site in config.sites.values())
         if isinstance(test, float | int):
             if config.own_corpora:
                 raise ConfigError("data.test is a share, and sites have corpora of their own: name a corpus to test on")
         elif test is not None or data.format in GENERATED:
-            self._add("test", Source(data.format, paths_of(test, base), data.options))
+            self._add("test", data.source(paths_of(test, base), labels))
         else:
             if not each:
                 raise ConfigError("data.test is missing: name the corpus to test on, or give a share of train")
-        if (unlabelled := unlabelled_source(data, base)) is not None:
+        if (unlabelled := unlabelled_source(data, base, labels)) is not None:
             others = list(self.documents)
             self._add(UNLABELLED, unlabelled)
             check_apart(self.documents[len(others) :], others)
+        for mapped in maps:
+            mapped.check()
         self.annotated: Sequence[Document] = self.documents
         """As they were read, with nothing masked."""
 

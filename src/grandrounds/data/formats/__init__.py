@@ -14,7 +14,7 @@ from grandrounds.data.formats.source import Corpus, Format, Lenient, Warnings, p
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 from grandrounds.registry import FORMATS
 
-__all__ = ["FORMATS", "Corpus", "Format", "each", "nothing_found", "read", "write"]
+__all__ = ["FORMATS", "Corpus", "Format", "count_repeated", "each", "nothing_found", "read", "write"]
 
 AnyPath = str | PathLike[str]
 
@@ -31,10 +31,14 @@ def read(paths: AnyPath | Iterable[AnyPath], format: str, *, lenient: bool = Fal
     documents = list(each(format, sources, warnings, **options))
     if not documents:
         raise nothing_found(format, sources, warnings)
+    count_repeated(documents, warnings)
+    return Corpus(tuple(documents), dict(warnings))
+
+
+def count_repeated(documents: Sequence[Document], warnings: Warnings) -> None:
     repeated = len(documents) - len({document.id for document in documents})
     if repeated:
         warnings["documents with the id of an earlier one"] += repeated
-    return Corpus(tuple(documents), dict(warnings))
 
 
 def each(format: str, sources: Iterable[Path], warnings: Warnings, **options: object) -> Iterator[Document]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Protocol
 
 from grandrounds.data.documents import Document
 from grandrounds.data.formats.bioc_documents import OF_PASSAGES, from_bioc, to_bioc
@@ -33,6 +33,10 @@ _NUMBERS = ("offset", "length")
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
+class Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
 def read(path: Path, warnings: Warnings) -> Iterator[Document]:
     with opened(path) as file:
         yield from parse(file, path, warnings)
@@ -42,7 +46,7 @@ def write(documents: Sequence[Document], path: Path, warnings: Warnings) -> None
     save_bytes(render(documents, warnings), path)
 
 
-def parse(file: IO[bytes], path: Path, warnings: Warnings) -> Iterator[Document]:
+def parse(file: Readable, path: Path, warnings: Warnings) -> Iterator[Document]:
     """The documents of an open file; `path` is for messages."""
     etree = _etree()
     with placed(path, None, warnings):
@@ -99,7 +103,7 @@ def _etree() -> Any:
 class _Checked:
     """A file that is read as UTF-8, whatever it says of itself, and declares no entities; or it is refused."""
 
-    def __init__(self, file: IO[bytes], path: Path) -> None:
+    def __init__(self, file: Readable, path: Path) -> None:
         self._file, self._path = file, path
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._bytes, self._line, self._last = 0, 1, b""

@@ -16,7 +16,7 @@ from grandrounds.data.documents import Document, Span
 from grandrounds.data.formats.json_values import load as load_json
 from grandrounds.data.formats.json_values import record, string
 from grandrounds.data.formats.pair_sentence import OVERLAP, TYPE, End, overlap, pair_document
-from grandrounds.data.formats.source import Format, Warnings, stream
+from grandrounds.data.formats.source import Format, Warnings, placed, stream
 from grandrounds.errors import DataError
 
 PASSED_OVER = "values of other keys than text and label, passed over"
@@ -32,7 +32,7 @@ def parse(lines: Iterable[str], path: Path, warnings: Warnings) -> Iterator[Docu
     sentences: dict[str, str] = {}
     for i, line in enumerate(lines, start=1):
         if line.strip():
-            try:
+            with placed(path, i, warnings):
                 row = record(load_json(line, "each line is one sentence"), "sentence", "text", "label")
                 text, head, tail = unmarked(string(row["text"], "text"))
                 if overlap(head, tail):
@@ -43,8 +43,6 @@ def parse(lines: Iterable[str], path: Path, warnings: Warnings) -> Iterator[Docu
                 ends = [End(span, TYPE, None) for span in (head, tail)]
                 label = string(row["label"], "label")
                 yield pair_document(f"{path.name}:{i}", text, ends[0], ends[1], label, {"patient": same})
-            except DataError as error:
-                raise error.at(path, i) from None
 
 
 def unmarked(marked: str) -> tuple[str, Span, Span]:

@@ -19,13 +19,9 @@ def load(text: str, cure: str) -> object:
         return json.loads(text, object_pairs_hook=_unique)
 
 
-def array(text: str, cure: str) -> Iterator[object]:
-    """The parts of a JSON array one at a time, so that a long one is never held as objects all at once."""
-    return (part for _, part in numbered(text, cure))
-
-
 def numbered(text: str, cure: str, key: str | None = None) -> Iterator[tuple[int, object]]:
-    """The same with the line on which each part starts; with `key`, of the array that an object has under it."""
+    """The parts of a JSON array one at a time, so that a long one is never held as objects all at once, each with the
+    line on which it starts; with `key`, of the array that an object has under it."""
     line, counted, at = 1, 0, 0
     for at, part in _parts(text, cure) if key is None else _members(text, cure, key):
         line, counted = line + text.count("\n", counted, at), at

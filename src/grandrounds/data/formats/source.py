@@ -13,14 +13,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from grandrounds.data.documents import Document
 from grandrounds.errors import DataError
 
 Warnings = Counter[str]
 """What a reader or writer skipped, joined or made up: a phrase -> how many."""
+
+
+_LEFT_OUT = "left out: "
 
 
 class Lenient(Counter[str]):
@@ -31,14 +35,20 @@ class Lenient(Counter[str]):
     def __init__(self) -> None:
         super().__init__()
         self.kinds: Counter[str] = Counter()
+        """What was left out."""
         self.problems: list[DataError] = []
 
     def leave_out(self, error: DataError) -> None:
         name = kind(error.problem)
         self.kinds[name] += 1
-        self[f"left out: {name}"] += 1
+        self[_LEFT_OUT + name] += 1
         if len(self.problems) < self.KEPT:
             self.problems.append(error)
+
+    @property
+    def warnings(self) -> dict[str, int]:
+        """All else that was counted."""
+        return {what: count for what, count in self.items() if what.removeprefix(_LEFT_OUT) not in self.kinds}
 
 
 @contextmanager
@@ -105,7 +115,7 @@ def load(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
     """The bytes of such a file, to be read piece by piece."""
     with _reported(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         yield file
