@@ -38,6 +38,10 @@ def test_a_corpus_has_its_conventional_pairs():
     assert convention("cdr").types == {("Chemical", "Disease")}
     assert convention("gda").types == {("Gene", "Disease")}
     assert not convention("chr").ordered
+    kinds = convention("biored").types or frozenset()
+    assert not convention("biored").ordered
+    assert len({frozenset(kind) for kind in kinds}) == 8
+    assert ("GeneOrGeneProduct", "SequenceVariant") not in kinds
     with pytest.raises(GrandRoundsError, match=r"unknown corpus 'docrad'; did you mean 'docred'\?"):
         convention("docrad")
 

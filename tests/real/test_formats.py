@@ -24,6 +24,7 @@ from grandrounds.data.formats import (
     pair_sentence,
     pubtator_lines,
     read,
+    write,
 )
 from grandrounds.data.formats.source import lines, load
 from grandrounds.data.knowledge_base import read_facts
@@ -65,6 +66,8 @@ def corpus(format: str, name: str) -> tuple[Document, ...]:
         (CDR.format("Training"), 500, 9385, 1038),
         (CDR.format("Development"), 500, 9591, 1012),
         (CDR.format("Test"), 500, 9809, 1066),
+        ("biored/Train.PubTator", 400, 13351, 4178),
+        ("biored/Dev.PubTator", 100, 3533, 1162),
         ("chemdisgene/dev_abstracts.txt.gz", 1521, 41430, 0),
         ("chemdisgene/test_abstracts.txt.gz", 1939, 57382, 0),
         ("chemdisgene/curated/abstracts.txt.gz", 523, 14286, 0),
@@ -81,6 +84,26 @@ def test_pubtator_counts_and_the_same_bytes_again(name: str, documents: int, men
     assert not warnings
 
 
+def test_biored_counts_by_type_and_novelty():
+    relations = [
+        relation for document in corpus("pubtator", "biored/Train.PubTator") for relation in document.relations
+    ]
+    assert Counter(relation.type for relation in relations) == {
+        "Association": 2192,
+        "Positive_Correlation": 1089,
+        "Negative_Correlation": 763,
+        "Bind": 61,
+        "Cotreatment": 31,
+        "Comparison": 28,
+        "Drug_Interaction": 11,
+        "Conversion": 3,
+    }
+    assert Counter(relation.attributes["novelty"] for relation in relations) == {"Novel": 2838, "No": 1340}
+    ends = [end for relation in relations for end in (relation.head, relation.tail)]
+    assert sum("|" in end for end in ends) == 320
+    assert not any(end in ("p", "c", "g", "SUB", "DEL") for end in ends)
+
+
 @pytest.mark.parametrize("part", ["Training", "Development", "Test"])
 def test_cdr_keeps_its_mentions_through_json_brat_and_conll(part: str):
     found = corpus("pubtator", CDR.format(part))
@@ -94,6 +117,42 @@ def test_cdr_keeps_its_mentions_through_json_brat_and_conll(part: str):
         assert len(again.relations) == len(document.relations)
     tagged = conll.parse(conll.render(found, Counter()), Path("a"), Counter())
     assert [_surfaces(document) for document in tagged] == [_surfaces(document) for document in found]
+
+
+@pytest.mark.parametrize("to", ["bioc", "bioc-json", "pubannotation"])
+@pytest.mark.parametrize(
+    ("format", "name", "mentions", "relations"),
+    [
+        ("pubtator", CDR.format("Training"), 9385, 1038),
+        ("pubtator", "biored/Train.PubTator", 13351, 4178),
+        ("pubtator", "biored/Dev.PubTator", 3533, 1162),
+        ("brat", "maccrobat", 1080, 710),
+    ],
+)
+def test_corpora_come_through_bioc_and_pubannotation_whole(
+    format: str, name: str, mentions: int, relations: int, to: str, tmp_path: Path
+):
+    found = noted(format, name).documents
+    assert sum(len(document.mentions) for document in found) == mentions
+    assert sum(len(document.relations) for document in found) == relations
+    assert write(to, found, tmp_path / "a") == {}
+    again = read(tmp_path / "a", to)
+    assert again.documents == found
+    assert again.warnings == {}
+    if to == "bioc":
+        from bioc import biocxml
+
+        with (tmp_path / "a").open(encoding="utf-8") as file:
+            collection = biocxml.load(file)
+        assert sum(len(passage.annotations) for d in collection.documents for passage in d.passages) == mentions
+        assert sum(len(d.relations) for d in collection.documents) == relations
+    if to == "bioc-json":
+        from bioc import biocjson
+
+        with (tmp_path / "a").open(encoding="utf-8") as file:
+            collection = biocjson.load(file)
+        assert sum(len(passage.annotations) for d in collection.documents for passage in d.passages) == mentions
+        assert sum(len(d.relations) for d in collection.documents) == relations
 
 
 def _surfaces(document: Document) -> list[tuple[str, str]]:
@@ -327,6 +386,16 @@ def test_ade_counts_and_no_mention_lost_or_guessed(
             drug, other = (document.mentions[i] for i in relation.mentions or ())
             joined.add((document.text, document.surface(other), document.surface(drug), other.start - drug.start))
     assert joined == stated
+
+
+def test_chemprot_counts():
+    found = corpus("chemprot", "chemprot/dev.txt")
+    assert len(found) == sum(len(document.relations) for document in found) == 2427
+    assert len({document.attributes["patient"] for document in found}) == 910
+    assert Counter(document.relations[0].type for document in found).most_common(2) == [
+        ("INHIBITOR", 812),
+        ("SUBSTRATE", 322),
+    ]
 
 
 def test_ade_whole_has_doses_beside_effects():

@@ -13,7 +13,8 @@ from grandrounds.cli.console import out, show_json, show_warnings, waiting
 from grandrounds.cli.options import FORMAT_HELP, ImportOption, JsonOption, ReaderOptions, reader_options
 from grandrounds.data.corpora import GENERATED, Source, read_source
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import Corpus, write
+from grandrounds.data.formats import Corpus, count_repeated, each, nothing_found, write
+from grandrounds.data.formats.source import Lenient, cure, kind
 from grandrounds.data.partition import SCHEMES, UNITS, SiteRow
 from grandrounds.data.partition import partition as partition_units
 from grandrounds.data.structural_entropy import READINGS
@@ -28,21 +29,32 @@ Files = Annotated[
 FormatOption = Annotated[
     str, typer.Option("--format", help=f"{FORMAT_HELP} Or synthetic or synthetic-bags, which need no files.")
 ]
+LenientOption = Annotated[
+    bool, typer.Option("--lenient", help="Leave out what breaks the format, and count it, as data.lenient does.")
+]
 
 
 def source_of(
-    files: list[Path] | None, format: str, options: list[str] | None, imports: list[str] | None = None
+    files: list[Path] | None,
+    format: str,
+    options: list[str] | None,
+    imports: list[str] | None = None,
+    lenient: bool = False,
 ) -> Source:
     load_modules(imports or [])
     if not files and format not in GENERATED:
         raise ConfigError("name the files to read, or take --format synthetic")
-    return Source(format, files or [], reader_options(options))
+    return Source(format, files or [], reader_options(options), lenient)
 
 
 def read_files(
-    files: list[Path] | None, format: str, options: list[str] | None, imports: list[str] | None = None
+    files: list[Path] | None,
+    format: str,
+    options: list[str] | None,
+    imports: list[str] | None = None,
+    lenient: bool = False,
 ) -> Corpus:
-    source, warnings = source_of(files, format, options, imports), Counter[str]()
+    source, warnings = source_of(files, format, options, imports, lenient), Counter[str]()
     with waiting("reading"):
         documents = read_source(source, "train", warnings)
     return Corpus(documents, dict(warnings))
@@ -54,20 +66,50 @@ def check(
     format: FormatOption = "json",
     option: ReaderOptions = None,
     imports: ImportOption = None,
+    lenient: LenientOption = False,
+    show: Annotated[int, typer.Option(help="How many problems to list, before they are counted by kind.", min=0)] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Read files as a training run would, and report what was found and what was left out.
+    """Read files as a training run would: list all that breaks the format, and say what was found and left out.
+
+    Exits with 1 where there are problems, unless they are to be left out (--lenient).
 
     Example: `grandrounds data check cdr/train.txt --format pubtator`
     """
-    corpus = read_files(files, format, option, imports)
-    facts = _facts(corpus.documents)
+    source = source_of(files, format, option, imports)
+    found = Lenient()
+    with waiting("reading"):
+        if format in GENERATED:
+            documents = read_source(source, "train", found)
+        else:
+            documents = tuple(each(format, source.paths, found, **source.options))
+    count_repeated(documents, found)
+    if not documents and not found.problems:
+        raise nothing_found(format, source.paths, found)
+    facts = _facts(documents)
     brief = {name: facts[name] for name in ("documents", "sentences", "mentions", "entities", "relations")}
     if as_json:
-        show_json({**brief, "warnings": dict(corpus.warnings)})
-        return
-    out.print("good: " + ", ".join(f"{count} {name}" for name, count in brief.items()), soft_wrap=True)
-    show_warnings(corpus.warnings)
+        listed = [{"file": str(e.path), "line": e.line, "problem": e.problem} for e in found.problems[:show]]
+        show_json({**brief, "warnings": found.warnings, "problems": listed, "left_out": dict(found.kinds)})
+    else:
+        _show_problems(found, show)
+        counts = ", ".join(f"{count} {name}" for name, count in brief.items())
+        out.print(f"{'without them' if found.kinds else 'good'}: {counts}", soft_wrap=True)
+        show_warnings(found.warnings)
+    if found.kinds and not lenient:
+        raise typer.Exit(1)
+
+
+def _show_problems(found: Lenient, show: int) -> None:
+    for error in found.problems[:show]:
+        out.print(str(error), soft_wrap=True, markup=False)
+    if found.kinds:
+        cures = {kind(error.problem): cure(error.problem) for error in reversed(found.problems)}
+        total = found.kinds.total()
+        out.print(f"{total} problem{'s' * (total > 1)}; --lenient, or data.lenient = true, leaves out:", soft_wrap=True)
+        for name, count in found.kinds.most_common():
+            hint = f" ({cures[name]})" if cures.get(name) else ""
+            out.print(f"  {count} x {name}{hint}", soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -76,10 +118,11 @@ def stats(
     format: FormatOption = "json",
     option: ReaderOptions = None,
     imports: ImportOption = None,
+    lenient: LenientOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Count documents, mentions and relations by type, and the attributes that a partition can use."""
-    corpus = read_files(files, format, option, imports)
+    corpus = read_files(files, format, option, imports, lenient)
     facts = _facts(corpus.documents)
     if as_json:
         show_json({**facts, "warnings": dict(corpus.warnings)})
@@ -103,8 +146,13 @@ def convert(
     files: Annotated[Optional[list[Path]], typer.Argument(help="Files or folders.", metavar="FILES")] = None,
     format: FormatOption = "json",
     option: ReaderOptions = None,
+    lenient: LenientOption = False,
     to: Annotated[
-        str, typer.Option("--to", help="pubtator, brat, conll, opennre, lines, json, or a format of your own.")
+        str,
+        typer.Option(
+            "--to",
+            help="pubtator, brat, bioc, bioc-json, pubannotation, conll, opennre, lines, json, or one of your own.",
+        ),
     ] = "json",
     out_path: Annotated[Path, typer.Option("--out", help="A file, or for brat a folder.")] = Path("converted.jsonl"),
     imports: ImportOption = None,
@@ -113,7 +161,7 @@ def convert(
 
     Example: `grandrounds data convert cdr/train.txt --format pubtator --to brat --out cdr-brat`
     """
-    corpus = read_files(files, format, option, imports)
+    corpus = read_files(files, format, option, imports, lenient)
     show_warnings(corpus.warnings)
     show_warnings(write(to, corpus.documents, out_path))
     out.print(f"{len(corpus.documents)} documents in {out_path}", soft_wrap=True)
@@ -124,6 +172,7 @@ def partition(
     files: Files = None,
     format: FormatOption = "json",
     option: ReaderOptions = None,
+    lenient: LenientOption = False,
     scheme: Annotated[str, typer.Option(help=f"How to partition: {', '.join(SCHEMES)}.")] = "iid",
     sites: Annotated[Optional[int], typer.Option(help="How many sites.", min=1)] = None,
     by: Annotated[Optional[str], typer.Option(help="With --scheme by: hospital, patient, specialty ...")] = None,
@@ -139,8 +188,12 @@ def partition(
     ] = None,
     unit: Annotated[Optional[str], typer.Option(help=f"What is never split between sites: {', '.join(UNITS)}.")] = None,
     task: Annotated[
-        str, typer.Option(help=f"The task whose examples are counted: {', '.join(TASKS)}.")
-    ] = "sentence_re",
+        Optional[str],
+        typer.Option(
+            help=f"The task whose examples are counted: {', '.join(TASKS)}; by default what --scheme needs, or "
+            "sentence_re."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same partition.")] = 1,
     picture: Annotated[Optional[Path], typer.Option(help="Also draw what each site holds, as an HTML page.")] = None,
     plot: Annotated[Optional[Path], typer.Option(help="Also draw documents and H by site, as SVG.")] = None,
@@ -154,12 +207,13 @@ def partition(
     from grandrounds.tasks.task import no_example, without_patient
 
     load_modules(imports or [])
+    task = task or ("document_re" if scheme == "structural_entropy" else "sentence_re")
     for what, name, known in (("task", task, TASKS), ("unit", unit or UNITS[0], UNITS)):
         if name not in known:
             raise ConfigError(unknown(what, name, known))
     if plot is not None and plot.suffix != ".svg":
         raise ConfigError(f"--plot writes SVG; name a file that ends in .svg, not '{plot.name}'")
-    corpus = read_files(files, format, option)
+    corpus = read_files(files, format, option, imports, lenient)
     made = TASKS[task].of(TASKS[task].Options(), corpus.documents)
     examples, left = made.examples(corpus.documents)
     if not examples:
@@ -202,16 +256,26 @@ def _numbers(text: str | None) -> list[float] | None:
         raise ConfigError("--edges takes numbers with commas between them: 6,8,10") from None
 
 
+_COLUMNS = 9  # more labels than these leave no room in a terminal
+_COMMONEST = 5
+
+
 def _partition_table(rows: list[SiteRow], labels: Any) -> Table:
     from grandrounds.reports.wording import H_COLUMN, spread
 
     by_entropy = [H_COLUMN] if any(row.entropy for row in rows) else []
-    table = Table(title="who holds what")
-    for name in ("site", "documents", "examples", *labels, *by_entropy):
+    held = sum((Counter(row.labels) for row in rows), Counter[str]())
+    common = {label for label, _ in held.most_common(_COMMONEST)} if len(labels) > _COLUMNS else set(labels)
+    shown = [label for label in labels if label in common]
+    rest = [f"{len(labels) - len(shown)} others"] if len(shown) < len(labels) else []
+    title = f"who holds what; the {len(shown)} commonest of {len(labels)} labels, all with --json"
+    table = Table(title=title if rest else "who holds what")
+    for name in ("site", "documents", "examples", *shown, *rest, *by_entropy):
         table.add_column(name, justify="left" if name == "site" else "right")
     for row in rows:
-        counts = (row.documents, row.examples, *(row.labels.get(label, 0) for label in labels))
-        table.add_row(row.name, *map(str, counts), *(spread(row.entropy) for _ in by_entropy))
+        counts = [row.documents, row.examples, *(row.labels.get(label, 0) for label in shown)]
+        others = [sum(row.labels.values()) - sum(counts[2:])] if rest else []
+        table.add_row(row.name, *map(str, counts + others), *(spread(row.entropy) for _ in by_entropy))
     return table
 
 

@@ -20,8 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from grandrounds.config.overrides import parse_override
 from grandrounds.config.validation import explained
-from grandrounds.data.corpora import GENERATED
+from grandrounds.data.corpora import GENERATED, Source
 from grandrounds.data.documents import Document
+from grandrounds.data.labels import LabelMap
 from grandrounds.data.partition import SCHEMES, UNITS
 from grandrounds.data.structural_entropy import READINGS
 from grandrounds.errors import ConfigError, unknown
@@ -70,6 +71,14 @@ class Data(Section):
     """Options that differ for it. A generated format, such as synthetic, needs only these and no file."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The reader's own options."""
+    lenient: bool = False
+    """Leave out what breaks the format, and count it, instead of refusing the corpus."""
+    map_labels: dict[str, str] = Field(default_factory=dict)
+    """Other names for types of mentions and relations, or "" to drop them; the same for every task."""
+
+    def source(self, paths: Sequence[Path], labels: LabelMap) -> Source:
+        """The corpus of these files, read as this section says."""
+        return Source(self.format, paths, self.options, self.lenient, labels)
 
     @property
     def unlabelled_corpus(self) -> bool:
@@ -216,6 +225,8 @@ class SiteSection(Section):
     """The format of its files, if it differs. A generated one (`synthetic`) needs no train and has its own test."""
     options: dict[str, Any] | None = None
     """Options of the reader, instead of data.options."""
+    map_labels: dict[str, str] | None = None
+    """Instead of data.map_labels: a site may call the same things otherwise."""
     task: dict[str, Any] = Field(default_factory=dict)
     """Settings of [task] that differ here, for algorithms that let label sets differ: labels, a tag scheme."""
     policy: str | None = None
@@ -277,7 +288,7 @@ class Config(Section):
         self._check_algorithm()
         for name, site in self.sites.items():
             self.training_at(name)
-            for key in ("format", "options", "validation", "test"):
+            for key in ("format", "options", "map_labels", "validation", "test"):
                 if getattr(site, key) is not None and not site.has_corpus:
                     raise ConfigError(f"sites.{name}.{key} is of the site's own corpus: give sites.{name}.train too")
             self._check_own(name, site)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from inspect import signature
 from pathlib import Path
@@ -13,6 +13,8 @@ from typing import Any
 
 from grandrounds.data.documents import Document
 from grandrounds.data.formats import each, nothing_found, read
+from grandrounds.data.formats.source import Lenient
+from grandrounds.data.labels import LabelMap
 from grandrounds.data.synthetic import synthesize
 from grandrounds.data.synthetic.bags import synthesize_bags
 from grandrounds.data.synthetic.documents import synthesize_documents
@@ -36,6 +38,10 @@ class Source:
     format: str
     paths: Sequence[Path]
     options: Mapping[str, Any]
+    lenient: bool = False
+    """Whether what breaks the format is left out and counted, instead of refused."""
+    labels: LabelMap = field(default_factory=lambda: LabelMap({}))
+    """Other names for types of mentions and relations."""
 
 
 def read_source(source: Source, part: str, warnings: Counter[str]) -> tuple[Document, ...]:
@@ -44,9 +50,10 @@ def read_source(source: Source, part: str, warnings: Counter[str]) -> tuple[Docu
     if source.format in GENERATED:
         documents = _generated(source.format, part, source.options)
     else:
-        corpus = read(source.paths, source.format, **source.options)
+        corpus = read(source.paths, source.format, lenient=source.lenient, **source.options)
         warnings.update(corpus.warnings)
         documents = corpus.documents
+    documents = source.labels.apply(documents, warnings)
     return tuple(replace(document, relations=()) for document in documents) if part == UNLABELLED else documents
 
 
@@ -66,12 +73,15 @@ def stream_source(source: Source, part: str, warnings: Counter[str]) -> Iterator
     if source.format in GENERATED:
         yield from _generated(source.format, part, source.options)
         return
-    documents = each(source.format, source.paths, warnings, **source.options)
+    counted = Lenient() if source.lenient else warnings
+    documents = each(source.format, source.paths, counted, **source.options)
     first = next(documents, None)
     if first is None:
-        raise nothing_found(source.format, source.paths, warnings)
+        raise nothing_found(source.format, source.paths, counted)
     yield first
     yield from documents
+    if counted is not warnings:
+        warnings.update(counted)
 
 
 def _generated(format: str, part: str, options: Mapping[str, Any]) -> tuple[Document, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ class Mention:
     id: str
     """Its name within the document: BRAT's T1."""
     concept: str | None = None
-    """As the source writes it; several ids are joined by '|' (PubTator's composite mentions)."""
+    """As the source writes it; several ids are joined by '|' (PubTator's composite mentions): see `concept_ids`."""
     fragments: tuple[Span, ...] = ()
     """The pieces of a discontinuous mention; start and end then enclose them all."""
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -208,13 +208,31 @@ NO_CONCEPT = ("-1", "-", "")
 """What sources write where a mention has been looked up and has no concept."""
 
 
-def entities_by_concept(mentions: Sequence[Mention], missing: Iterable[str] = NO_CONCEPT) -> tuple[Entity, ...]:
+VARIANT = re.compile(r"[cgmnpr]\||\|(?:SUB|DEL|INS|DUP|INDEL|FS|Allele)\|")
+"""How the id of a sequence variant starts in tmVar's notation, whose bars are part of it: p|SUB|V|600|E."""
+
+
+def concept_ids(concept: str | None) -> list[str]:
+    """The ids of a mention's concept, without those that say that there is none."""
+    return [part for part in concept_parts(concept or "") if part not in NO_CONCEPT]
+
+
+def concept_parts(concept: str) -> list[str]:
+    """What is joined by '|' in it; the bars of a variant join nothing."""
+    return [concept] if VARIANT.match(concept) else concept.split("|")
+
+
+def entities_by_concept(mentions: Sequence[Mention]) -> tuple[Entity, ...]:
     """Group mentions by concept; a mention of several concepts belongs to each, one without is on its own."""
+    return entities_by_ids(mentions, [concept_ids(mention.concept) for mention in mentions])
+
+
+def entities_by_ids(mentions: Sequence[Mention], ids: Iterable[Sequence[str]]) -> tuple[Entity, ...]:
+    """The same by the ids that each mention has, in order."""
     groups: dict[str, list[int]] = {}
-    absent = set(missing)
-    for index, mention in enumerate(mentions):
-        for concept in dict.fromkeys(_concepts(mention, absent)):
-            groups.setdefault(concept, []).append(index)
+    for index, (mention, named) in enumerate(zip(mentions, ids, strict=True)):
+        for id in dict.fromkeys(named or [mention.id]):
+            groups.setdefault(id, []).append(index)
     return tuple(Entity(id, mentions[members[0]].type, tuple(members)) for id, members in groups.items())
 
 
@@ -230,7 +248,7 @@ def entities_by_synonyms(mentions: Sequence[Mention], same: Iterable[Collection[
 
     So are those whose ids are in one collection of `same`. Its id is all of its mentions' ids, joined by '|'.
     """
-    named = [dict.fromkeys(_concepts(mention, set(NO_CONCEPT))) for mention in mentions]
+    named = [dict.fromkeys(concept_ids(mention.concept) or [mention.id]) for mention in mentions]
     groups: list[tuple[set[str], list[int]]] = []
     for names, held in (
         *((set(ids) - set(NO_CONCEPT), []) for ids in same),
@@ -244,8 +262,3 @@ def entities_by_synonyms(mentions: Sequence[Mention], same: Iterable[Collection[
         ids = dict.fromkeys(id for member in members for id in named[member])
         entities.append(Entity("|".join(ids), mentions[members[0]].type, tuple(members)))
     return tuple(entities)
-
-
-def _concepts(mention: Mention, missing: set[str]) -> Iterator[str]:
-    named = [part for part in (mention.concept or "").split("|") if part not in missing]
-    yield from named or [mention.id]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grandrounds.data.documents import NO_CONCEPT
+from grandrounds.data.documents import concept_ids
 from grandrounds.data.formats.pair_sentence import NA
 from grandrounds.data.formats.source import Warnings, stream
 from grandrounds.errors import ConfigError, DataError
@@ -42,7 +42,7 @@ class KnowledgeBase:
 
 def ids(concept: str | None, ignore_prefixes: bool) -> tuple[str, ...]:
     """The ids in a concept; without prefixes MESH:D001241 is D001241: what stands after the last colon."""
-    parts = [part for part in (concept or "").split("|") if part not in NO_CONCEPT]
+    parts = concept_ids(concept)
     bare = [part.rpartition(":")[2] or part for part in parts] if ignore_prefixes else parts
     return tuple(dict.fromkeys(bare))
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from grandrounds.data.documents import NO_CONCEPT, Document, Entity
+from grandrounds.data.documents import Document, Entity, concept_ids
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
 PAIRS, NOT_INCLUDE = "pairs", "not_include"
@@ -28,6 +28,23 @@ class Convention:
     """Whether (a, b) and (b, a) are two questions, where the types allow both."""
 
 
+_CHEMICAL, _DISEASE, _GENE, _VARIANT = (
+    "ChemicalEntity",
+    "DiseaseOrPhenotypicFeature",
+    "GeneOrGeneProduct",
+    "SequenceVariant",
+)
+_BIORED = (
+    (_DISEASE, _GENE),
+    (_DISEASE, _CHEMICAL),
+    (_DISEASE, _VARIANT),
+    (_GENE, _GENE),
+    (_GENE, _CHEMICAL),
+    (_CHEMICAL, _CHEMICAL),
+    (_CHEMICAL, _VARIANT),
+    (_VARIANT, _VARIANT),
+)
+
 CONVENTIONS = {
     "cdr": Convention(frozenset({("Chemical", "Disease")})),
     "gda": Convention(frozenset({("Gene", "Disease")})),
@@ -35,6 +52,8 @@ CONVENTIONS = {
     "chr": Convention(frozenset({("ChemMet", "ChemMet"), ("Chemical", "Chemical")}), ordered=False),
     "chemdisgene": Convention(frozenset({("Chemical", "Disease"), ("Chemical", "Gene"), ("Gene", "Disease")})),
     "docred": Convention(None),
+    # The guidelines name eight kinds of pairs; a pair is annotated once, in either order.
+    "biored": Convention(frozenset({*_BIORED, *((tail, head) for head, tail in _BIORED)}), ordered=False),
 }
 
 
@@ -84,10 +103,23 @@ def stated_types(document: Document, pairs: Iterable[Pair], *, ordered: bool = T
     return {pair: tuple(types) for pair, types in found.items()}
 
 
+def stated_pairs(document: Document) -> tuple[Pair, ...]:
+    """The pairs that papers on CHR count: related ones as they are stated, in both directions if both are, and every
+    unrelated pair of two entities once, in the order of the text."""
+    stated = {(r.head, r.tail): None for r in document.relations if r.head != r.tail}
+    others = candidate_pairs(document, None, ordered=False)
+    return (*stated, *(pair for pair in others if pair not in stated and pair[::-1] not in stated))
+
+
+def list_stated_pairs(document: Document) -> Document:
+    """The document with these pairs listed."""
+    return replace(document, attributes={**document.attributes, PAIRS: list_pairs(stated_pairs(document))})
+
+
 def _has_concept(document: Document, entity: Entity) -> bool:
     """Whether some mention has one, or was never looked up (None)."""
     concepts = [document.mentions[mention].concept for mention in entity.mentions]
-    return any(concept is None or not set(concept.split("|")) <= set(NO_CONCEPT) for concept in concepts)
+    return any(concept is None or concept_ids(concept) for concept in concepts)
 
 
 def related_types(documents: Iterable[Document]) -> frozenset[Pair]:

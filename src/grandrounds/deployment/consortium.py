@@ -24,7 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grandrounds.config.schema import Config, load_config
 from grandrounds.config.validation import explained
-from grandrounds.data.corpora import UNLABELLED, Source
+from grandrounds.data.corpora import UNLABELLED
+from grandrounds.data.labels import LabelMap
 from grandrounds.data.partition import SiteRow
 from grandrounds.deployment.enrolment import NAME
 from grandrounds.deployment.flower.grid import OverGrid, Roster
@@ -171,16 +172,16 @@ def _read_corpora(config: Config, base: Path) -> Corpora:
     """The coordinator's own documents."""
     if config.data.mask_overlap:
         raise ConfigError("data.mask_overlap is about all sites' training data: only a simulation has that")
-    corpora = Corpora()
+    corpora, labels = Corpora(), LabelMap(config.data.map_labels)
     for part in ("public", "validation", "test"):
         given = getattr(config.data, part)
         if isinstance(given, float | int) and given:
             raise _share_of_train(part)
         if given:
-            corpora.add(part, Source(config.data.format, paths_of(given, base), config.data.options))
+            corpora.add(part, config.data.source(paths_of(given, base), labels))
     if isinstance(config.data.unlabelled, float | int) and config.data.unlabelled:
         raise _share_of_train(UNLABELLED)
-    if (unlabelled := unlabelled_source(config.data, base)) is not None:
+    if (unlabelled := unlabelled_source(config.data, base, labels)) is not None:
         corpora.add(UNLABELLED, unlabelled)
     if "test" not in corpora.parts and not config.make_algorithm().personal:
         raise ConfigError("data.test is missing: name the corpus that the coordinator tests on")

@@ -49,6 +49,10 @@ class SiteFile(BaseModel):
     """What of [task] is different here, where labels may differ: labels, a tag scheme."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The reader's own options."""
+    lenient: bool = False
+    """Leave out what breaks the format, and count it, instead of refusing the corpus."""
+    map_labels: dict[str, str] | None = None
+    """Other names for types of mentions and relations, or "" to drop them; instead of the federation's own."""
 
 
 @dataclass(frozen=True)

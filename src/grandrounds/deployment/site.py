@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from grandrounds.config.validation import explained
 from grandrounds.data.corpora import Source
 from grandrounds.data.documents import Document
+from grandrounds.data.labels import LabelMap
 from grandrounds.deployment.enrolment import Enrolment
 from grandrounds.deployment.handler import HEAD, MessageHandler
 from grandrounds.deployment.heads import check_log, read_heads
@@ -60,14 +61,18 @@ def read_holding(
     terms, site = enrolment.terms, enrolment.site
     torch.set_num_threads(terms.config.threads)
     corpora = Corpora()
+    renamed = terms.config.data.map_labels if site.map_labels is None else site.map_labels
+    labels = LabelMap(renamed, "map_labels")
     for part, paths in (("train", data), (VALIDATION, validation), ("test", test)):
         if paths:
-            corpora.add(part, Source(format, paths, site.options))
+            corpora.add(part, Source(format, paths, site.options, site.lenient, labels))
+    if site.map_labels is not None:
+        labels.check()
     spec = _spec(enrolment, corpora.labelled())
     examples, rows = examples_by_part(spec.task, corpora)
     splits = examples.encode(spec.encoder).splits(rows)
     counts = examples.counts(rows["train"]) | {part: len(some) for part, some in rows.items() if part != "train"}
-    labels = Counter(label for row in rows["train"] for label in spec.task.answers(examples.all[row]))
+    counted = Counter(label for row in rows["train"] for label in spec.task.answers(examples.all[row]))
     manifest = manifest_of(spec.initial_model(), terms.config.make_algorithm())
     if site.encoder is not None and manifest:
         raise ConfigError(
@@ -77,7 +82,7 @@ def read_holding(
     registration = Registration(site.name, counts, spec.task.labels, manifest)
     policy = Policy.load(enrolment.folder / site.policy) if site.policy else Policy()
     documents = [corpora.documents[i] for i in corpora.parts["train"]]
-    return Holding(documents, SiteData(registration, splits, spec, policy), dict(corpora.warnings), labels)
+    return Holding(documents, SiteData(registration, splits, spec, policy), dict(corpora.warnings), counted)
 
 
 def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], None]) -> MessageHandler:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from grandrounds.config.schema import Config
-from grandrounds.data.corpora import GENERATED, SYNTHETIC, SYNTHETIC_BAGS, Source, read_source
+from grandrounds.data.corpora import GENERATED, SYNTHETIC, SYNTHETIC_BAGS, read_source
 from grandrounds.data.documents import Document
+from grandrounds.data.labels import LabelMap
 from grandrounds.data.partition import partition
 from grandrounds.papers.sources import SOURCES
 from grandrounds.reports.plots import PartitionRows
@@ -259,6 +260,6 @@ def _parts(config: Config, base: Path) -> dict[str, tuple[Document, ...]]:
     if data.format not in GENERATED:
         files = {part: paths for part, paths in files.items() if paths}
     return {
-        part: read_source(Source(data.format, paths_of(paths, base), data.options), part, Counter())
+        part: read_source(data.source(paths_of(paths, base), LabelMap(data.map_labels)), part, Counter())
         for part, paths in files.items()
     }

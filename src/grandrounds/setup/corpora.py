@@ -9,6 +9,7 @@ from pathlib import Path
 from grandrounds.config.schema import Data, Paths
 from grandrounds.data.corpora import UNLABELLED, Source, check_apart, read_source
 from grandrounds.data.documents import Document
+from grandrounds.data.labels import LabelMap
 
 
 class Corpora:
@@ -37,10 +38,11 @@ def paths_of(given: Paths | None, base: Path) -> list[Path]:
     return [base / path for path in ([given] if isinstance(given, str) else given or [])]
 
 
-def unlabelled_source(data: Data, base: Path) -> Source | None:
+def unlabelled_source(data: Data, base: Path, labels: LabelMap) -> Source | None:
     """The corpus of unlabelled text, if it is one by itself."""
     if not data.unlabelled_corpus:
         return None
     format = data.unlabelled_format or data.format
     options = {**(data.options if format == data.format else {}), **(data.unlabelled_options or {})}
-    return Source(format, paths_of(data.unlabelled if isinstance(data.unlabelled, str | list) else None, base), options)
+    paths = paths_of(data.unlabelled if isinstance(data.unlabelled, str | list) else None, base)
+    return Source(format, paths, options, data.lenient, labels)

@@ -53,9 +53,12 @@ class DocumentREOptions(BaseModel):
     """Word pieces that the encoder reads at once, at most as many as it can; longer documents take several windows."""
     labels: list[str] | None = None
     """Relation types; by default those of the corpora."""
-    pairs: list[tuple[str, str]] | Literal["related", "cdr", "gda", "chr", "chemdisgene", "docred"] = "related"
+    pairs: list[tuple[str, str]] | Literal["related", "cdr", "gda", "chr", "chemdisgene", "docred", "biored"] = (
+        "related"
+    )
     """(head type, tail type) that a relation may join: these, those between which the corpora have one, or what papers
-    on a corpus ask about. `docred` is every ordered pair, `chr` every pair of chemicals in one order."""
+    on a corpus ask about. `docred` is every ordered pair, `chr` every pair of chemicals in one order, and `biored` has
+    its kinds of pairs in one order."""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,9 @@ def test_windows_line_ends_and_a_byte_order_mark_change_nothing(file: Path, tmp_
 
 
 def test_formats_that_only_read_refuse_to_write(tmp_path: Path):
-    with pytest.raises(GrandRoundsError, match="'biobert-tsv' can be read, not written; write one of brat, conll"):
+    with pytest.raises(
+        GrandRoundsError, match="'biobert-tsv' can be read, not written; write one of bioc, bioc-json, brat"
+    ):
         write("biobert-tsv", [], tmp_path / "a.tsv")
 
 

@@ -1,4 +1,4 @@
-"""Ninety thousand broken files: each is read with every record in its place, or refused without showing its text."""
+"""A hundred thousand broken files: each is read with every record in its place, or refused without its text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -17,13 +19,18 @@ from grandrounds.data.formats import (
     align,
     bere,
     biobert_tsv,
+    bioc_documents,
+    bioc_json,
+    bioc_xml,
     brat,
     cadec,
     chemdisgene,
+    chemprot,
     conll,
     docred,
     documents_json,
     eog,
+    exchange,
     i2b2_2010,
     i2b2_2012,
     nre,
@@ -31,6 +38,7 @@ from grandrounds.data.formats import (
     pair_lists,
     pair_sentence,
     pieces,
+    pubannotation,
     pubtator,
     smm4h,
 )
@@ -38,7 +46,7 @@ from grandrounds.data.formats.source import Warnings, decode, lines
 from grandrounds.data.pairs import listed_pairs
 from grandrounds.errors import DataError
 
-EACH = 5_000  # sixteen formats, PubTator twice and a list of pairs: 90,000 files
+EACH = 5_000
 PATH = Path("a.txt")
 PRIVATE = re.compile("Xenomab|grumpitis|Quuxoline|PMC4711", re.IGNORECASE)
 
@@ -148,6 +156,10 @@ BERE = json.dumps(
     ],
     indent=1,
 )
+CHEMPROT = (
+    '{"text": "<< Xenomab >> blocks late [[ grumpitis ]] >> Quuxoline", "label": "INHIBITOR", "metadata": []}\n'
+    '{"text": "Xenomab blocks late << grumpitis >> [[ Quuxoline ]]", "label": "NA", "metadata": []}\n'
+)
 ADE = (
     "4711|Xenomab caused grumpitis, late grumpitis.|grumpitis|75|84|Xenomab|60|67\n"
     "4711|Xenomab caused grumpitis, late grumpitis.|late grumpitis|86|100|Xenomab|60|67\n"
@@ -176,6 +188,11 @@ XML = (
     "</TAGS>\n</ClinicalNarrativeTemporalAnnotation>\n"
 )
 JSON = documents_json.render(pubtator.parse(PUBTATOR, PATH))
+
+
+BIOC_JSON = "".join(bioc_json.render(pubtator.parse(PUBTATOR, PATH), Counter())).replace("}, {", "},\n{")
+BIOC_XML = bioc_xml.render(tuple(pubtator.parse(PUBTATOR, PATH)), Counter()).decode().replace("><", ">\n<")
+PUBANNOTATION = "".join(pubannotation.render(pubtator.parse(PUBTATOR, PATH), Counter())).replace("}, {", "},\n{")
 
 
 # A change is (kind, where, what); each takes and gives bytes.
@@ -266,12 +283,12 @@ def attempt(
     return None
 
 
-def many(*contents: str) -> Callable[[Callable[[list[bytes]], None]], Callable[[], None]]:
+def many(*contents: str, each: int = EACH) -> Callable[[Callable[[list[bytes]], None]], Callable[[], None]]:
     """The test on that many broken files, drawn by number: hypothesis would take ten times as long to draw them."""
 
     def wrap(test: Callable[[list[bytes]], None]) -> Callable[[], None]:
         def run() -> None:
-            for number in range(EACH):
+            for number in range(each):
                 files = broken(random.Random(number), contents)
                 try:
                     test(files)
@@ -289,10 +306,10 @@ def filled(content: str) -> list[str]:
 
 @many(PUBTATOR)
 def test_pubtator_has_a_place_for_every_line(files):
-    if done := attempt(files, lambda content, warnings: list(pubtator.parse(content, PATH))):
-        (content,), documents, _ = done
+    if done := attempt(files, lambda content, warnings: list(pubtator.parse(content, PATH, warnings))):
+        (content,), documents, warnings = done
         parts = [1 + ("\n" in d.text) + len(d.mentions) + len(d.relations) for d in documents]
-        assert len(filled(content)) == sum(parts)
+        assert len(filled(content)) == sum(parts) + sum(warnings.values())
 
 
 @many(CHR)
@@ -371,7 +388,7 @@ def test_conll_has_a_place_for_every_token_and_tag(files):
 
 @many(TSV)
 def test_biobert_has_a_document_for_every_row(files):
-    if done := attempt(files, lambda content, warnings: list(biobert_tsv.parse(content, PATH))):
+    if done := attempt(files, lambda content, warnings: list(biobert_tsv.parse(content, PATH, warnings))):
         (content,), documents, _ = done
         header = content.split("\n")[0].split("\t")[-1].strip().lower() == "label"
         assert len(documents) == len(filled(content)) - header
@@ -441,6 +458,67 @@ def test_bere_has_a_document_for_every_sentence(files):
         assert len(rows) == len(documents) + warnings[pair_sentence.LOST]
 
 
+@many(CHEMPROT, each=10_000)
+def test_chemprot_has_a_document_for_every_line(files):
+    if done := attempt(files, lambda content, warnings: list(chemprot.parse(lines(content), PATH, warnings))):
+        (content,), documents, _ = done
+        rows = [json.loads(line) for line in filled(content.removeprefix("\ufeff"))]
+        assert [row["label"] for row in rows] == [d.relations[0].type if d.relations else "NA" for d in documents]
+        assert [len(row["text"]) - 12 for row in rows] == [len(document.text) for document in documents]
+
+
+@many(BIOC_JSON, each=10_000)
+def test_bioc_json_has_a_place_for_every_record(files):
+    if done := attempt(files, lambda content, warnings: list(bioc_json.parse(content, PATH, warnings))):
+        (content,), documents, warnings = done
+        rows = json.loads(content.removeprefix("\ufeff"))["documents"]
+        assert len(rows) == len(documents)
+        placed_in_bioc(rows, documents, warnings)
+
+
+@many(BIOC_XML, each=10_000)
+def test_bioc_xml_has_a_place_for_every_element(files):
+    # XML says of itself how it is encoded; we decode it first, as `attempt` does.
+    def parse(content: str, warnings: Warnings) -> list[Document]:
+        return list(bioc_xml.parse(BytesIO(content.encode()), PATH, warnings))
+
+    if done := attempt(files, parse):
+        (content,), documents, warnings = done
+        utf8 = ElementTree.XMLParser(encoding="utf-8")
+        kinds = Counter(element.tag for element in ElementTree.fromstring(content.encode(), utf8).iter())
+        unknown = warnings[bioc_xml.UNKNOWN]
+        assert kinds["document"] <= len(documents) + unknown
+        mentions = sum(len(document.mentions) for document in documents) + warnings[bioc_documents.NO_LOCATION]
+        assert mentions <= kinds["annotation"] <= mentions + unknown
+        relations = sum(len(document.relations) for document in documents)
+        relations += warnings[bioc_documents.NOT_TWO] + warnings[exchange.UNPLACED]
+        assert relations <= kinds["relation"] <= relations + unknown
+
+
+@many(PUBANNOTATION, each=10_000)
+def test_pubannotation_has_a_place_for_every_record(files):
+    if done := attempt(files, lambda content, warnings: list(pubannotation.parse(content, PATH, warnings))):
+        (content,), documents, warnings = done
+        rows = json.loads(content.removeprefix("\ufeff"))
+        rows = rows if isinstance(rows, list) else [rows]
+        assert [row["text"] for row in rows] == [document.text for document in documents]
+        for row, document in zip(rows, documents, strict=True):
+            assert len(row.get("denotations", [])) == len(document.mentions)
+        relations = sum(len(document.relations) for document in documents) + warnings[exchange.UNPLACED]
+        assert sum(len(row.get("relations", [])) for row in rows) == relations
+
+
+def placed_in_bioc(rows, documents, warnings):
+    levels = [level for row in rows for level in (row, *row["passages"])]
+    mentions = sum(len(document.mentions) for document in documents) + warnings[bioc_documents.NO_LOCATION]
+    assert sum(len(level.get("annotations") or []) for level in levels) == mentions
+    relations = sum(len(document.relations) for document in documents)
+    relations += warnings[bioc_documents.NOT_TWO] + warnings[exchange.UNPLACED]
+    assert sum(len(level.get("relations") or []) for level in levels) == relations
+    for row, document in zip(rows, documents, strict=True):
+        assert "".join(passage.get("text") or "" for passage in row["passages"]) == document.text.replace("\n", "")
+
+
 @many(ADE)
 def test_ade_has_a_place_for_every_line(files):
     if done := attempt(files, lambda content, warnings: list(ade.parse(content, Path("a.txt-AE"), warnings))):
@@ -505,8 +583,9 @@ def test_json_has_a_place_for_every_record(files):
 
 @pytest.mark.parametrize("content", [PUBTATOR, CONLL, TSV, JSON])
 def test_the_files_before_the_changes_are_good(content: str):
-    parse = {PUBTATOR: pubtator.parse, TSV: biobert_tsv.parse, JSON: documents_json.parse}.get(content)
-    found = list(parse(content, PATH) if parse else conll.parse(content, PATH, Counter()))
+    parse = {PUBTATOR: pubtator.parse, JSON: documents_json.parse}.get(content)
+    others = biobert_tsv.parse if content == TSV else conll.parse
+    found = list(parse(content, PATH) if parse else others(content, PATH, Counter()))
     assert len(found) >= 2
     assert brat.parse(TEXT, ANN, "x", PATH, Counter()).relations
     assert len(list(eog.parse(EOG, PATH, Counter()))) == 2

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
-from grandrounds.data.formats import read, write
+from grandrounds.data.formats import pubtator, read, write
 from grandrounds.data.formats.pubtator import parse
+from grandrounds.data.formats.pubtator_ids import split_ids
 from grandrounds.data.formats.pubtator_lines import render
+from grandrounds.data.pairs import candidate_pairs, listed_pairs, stated_types
 from grandrounds.errors import DataError, GrandRoundsError
 
 FILE = (
@@ -156,12 +158,103 @@ def test_chr_is_gzipped_or_not_and_can_be_written_again(tmp_path: Path):
 
 
 def test_chr_read_as_cdr_is_told_of_the_option(tmp_path: Path):
-    with pytest.raises(DataError, match=r'^a\.txt:9: .* of the same concept, set the option joined = "same"$'):
-        documents(CHR)
     path = tmp_path / "train.pubtator"
     path.write_text(CHR)
+    corpus = read(path, "pubtator")
+    assert len(corpus.documents[0].relations) == 1
+    assert corpus.warnings == {pubtator.BY_SYNONYM: 1, pubtator.NO_MENTION: 3}
     with pytest.raises(GrandRoundsError, match=r"unknown way of joining 'sane'; did you mean 'same'\?"):
         read(path, "pubtator", joined="sane")
+    with pytest.raises(GrandRoundsError, match=r"unknown choice of pairs 'state'; did you mean 'stated'\?"):
+        read(path, "pubtator", pairs="state")
+
+
+def test_chr_as_its_papers_count_it(tmp_path: Path):
+    path = tmp_path / "train.pubtator"
+    path.write_text(
+        "1|t|abcde\n"
+        "1\t0\t1\ta\tChemMet\tX:1|Y:1\n"
+        "1\t1\t2\tb\tChemMet\tY:1\n"
+        "1\t2\t3\tc\tChemMet\tX:3\n"
+        "1\t3\t4\td\tChemMet\tX:4\n"
+        "1\t4\t5\te\tChemMet\t-\n"
+        "1\tReact\tX:3\tX:1|Y:1\n"
+        "1\tReact\tX:1|Y:1\tX:3\n"
+        "1\tReact\tX:4\tY:1\n"
+        "1\tReact\tX:4\tX:4\n"
+        "1\tReact\tX:4\tX:9\n"
+    )
+    corpus = read(path, "pubtator", joined="exact", pairs="stated")
+    (document,) = corpus.documents
+    assert [entity.id for entity in document.entities] == ["X:1|Y:1", "Y:1", "X:3", "X:4", "T5"]
+    stated = [("X:3", "X:1|Y:1"), ("X:1|Y:1", "X:3"), ("X:4", "Y:1")]
+    unrelated = [("X:1|Y:1", "Y:1"), ("X:1|Y:1", "X:4"), ("Y:1", "X:3"), ("X:3", "X:4")]
+    assert listed_pairs(document, "pairs") == (*stated, *unrelated)
+    assert candidate_pairs(document, None) == (*stated, *unrelated)
+    assert [bool(types) for types in stated_types(document, candidate_pairs(document, None)).values()] == [
+        *[True] * 3,
+        *[False] * 4,
+    ]
+    assert corpus.warnings == {pubtator.WITH_ITSELF: 1, pubtator.NO_MENTION: 1}
+    (ours,) = read(path, "pubtator", joined="same").documents
+    assert [entity.id for entity in ours.entities] == ["X:1|Y:1", "X:3", "X:4", "T5"]
+
+
+BIORED = (
+    "1|t|V600E and BRAF or ERK, V600K\n"
+    "1\t0\t5\tV600E\tSequenceVariant\tp|SUB|V|600|E\n"
+    "1\t10\t14\tBRAF\tGeneOrGeneProduct\t673,5594\n"
+    "1\t18\t21\tERK\tGeneOrGeneProduct\t5594;5595\n"
+    "1\t23\t28\tV600K\tSequenceVariant\t|DEL|46|S\n"
+    "1\tAssociation\tp|SUB|V|600|E\t5594\tNovel\n"
+    "1\tBind\t673\t5595\tNo\n"
+    "\n"
+)
+
+
+def test_biored_keeps_variants_whole_and_splits_lists():
+    (document,) = documents(BIORED)
+    assert [(entity.id, entity.mentions) for entity in document.entities] == [
+        ("p|SUB|V|600|E", (0,)),
+        ("673", (1,)),
+        ("5594", (1, 2)),
+        ("5595", (2,)),
+        ("|DEL|46|S", (3,)),  # in no relation, and whole all the same
+    ]
+    assert document.relations == (
+        Relation("Association", "p|SUB|V|600|E", "5594", attributes={"novelty": "Novel"}),
+        Relation("Bind", "673", "5595", attributes={"novelty": "No"}),
+    )
+    assert [mention.concept for mention in document.mentions][1:3] == ["673|5594", "5594|5595"]
+    warnings: Counter[str] = Counter()
+    assert render([document], warnings) == BIORED
+    assert not warnings
+
+
+@pytest.mark.parametrize(
+    ("concept", "whole", "ids"),
+    [
+        ("D1|D2", (), ["D1", "D2"]),
+        ("D1|D2", ("D1|D2",), ["D1|D2"]),
+        ("A,1;B", ("A,1",), ["A", "1", "B"]),
+        ("A,1", ("A,1",), ["A,1"]),
+        ("p|SUB|V|600|E;p|SUB|V|600|K", (), ["p|SUB|V|600|E", "p|SUB|V|600|K"]),
+        ("p.P13K,A;RS#:1", (), ["p.P13K,A", "RS#:1"]),
+        ("D1|-1", (), ["D1"]),
+        ("-", (), []),
+        (None, (), []),
+    ],
+)
+def test_what_joins_ids(concept: str | None, whole: tuple[str, ...], ids: list[str]):
+    assert split_ids(concept, whole) == ids
+
+
+def test_a_relation_that_cannot_be_placed_is_counted(tmp_path: Path):
+    path = tmp_path / "a.txt"
+    path.write_text(FILE.replace("D001241\tD007674", "D001241\tD999999"))
+    corpus = read(path, "pubtator")
+    assert corpus.documents[0].relations == (Relation("CID", "D001241", "D017093"),)
+    assert corpus.warnings == {pubtator.NO_MENTION: 1}
 
 
 @pytest.mark.parametrize(
@@ -171,10 +264,8 @@ def test_chr_read_as_cdr_is_told_of_the_option(tmp_path: Path):
         (3, "10\t0\t7\tAspirin", "10\t7\t0\tAspirin", r"mention 7-0 is empty, inverted or outside the text \(0-69\)"),
         (3, "10\t0\t7\tAspirin", "10\t0\t700\tAspirin", r"mention 0-700 is empty, inverted or outside"),
         (3, "10\t0\t7\tAspirin", "10\t0\tseven\tAspirin", "the end of a mention is not a number"),
-        (3, "10\t0\t7\tAspirin", "10\tAspirin", "a relation with a concept that no mention has"),
         (3, "10\t0\t7\tAspirin\tChemical", "10\t0\t7", "a line of 4 tab-separated columns"),
         (3, "10\t0\t7\t", "12\t0\t7\t", "a line with another id than the title above it"),
-        (8, "D001241\tD007674", "D001241\tD999999", "a relation with a concept that no mention has"),
         (2, "10|a|It", "10|b|It", "another id than the title"),
         (1, "10|t|Asp", "10|a|Asp", "a line before the first title"),
         (10, "11|t|A title alone", "10|a|A title alone", "an abstract that is the second one"),

@@ -10,43 +10,52 @@ from pathlib import Path
 from typing import get_type_hints
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats.source import Corpus, Format, Warnings
+from grandrounds.data.formats.source import Corpus, Format, Lenient, Warnings, placed
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 from grandrounds.registry import FORMATS
 
-__all__ = ["FORMATS", "Corpus", "Format", "each", "nothing_found", "read", "reader_options", "write"]
+__all__ = ["FORMATS", "Corpus", "Format", "count_repeated", "each", "nothing_found", "read", "reader_options", "write"]
 
 AnyPath = str | PathLike[str]
 
 
-def read(paths: AnyPath | Iterable[AnyPath], format: str, **options: object) -> Corpus:
+def read(paths: AnyPath | Iterable[AnyPath], format: str, *, lenient: bool = False, **options: object) -> Corpus:
     """Read the documents of one or several files or folders, with a count of all that was skipped or joined.
 
     `format` is a name such as "pubtator" or "brat"; `grandrounds data check --help` lists them all. Options are the
-    format's own. A document that breaks its format is a DataError with file and line, never with text.
+    format's own. What breaks the format is a DataError with file and line, never with text; with `lenient` it is left
+    out and counted instead.
     """
-    warnings: Warnings = Counter()
+    warnings: Warnings = Lenient() if lenient else Counter()
     sources = [Path(paths)] if isinstance(paths, str | PathLike) else [Path(path) for path in paths]
     documents = list(each(format, sources, warnings, **options))
     if not documents:
         raise nothing_found(format, sources, warnings)
+    count_repeated(documents, warnings)
+    return Corpus(tuple(documents), dict(warnings))
+
+
+def count_repeated(documents: Sequence[Document], warnings: Warnings) -> None:
     repeated = len(documents) - len({document.id for document in documents})
     if repeated:
         warnings["documents with the id of an earlier one"] += repeated
-    return Corpus(tuple(documents), dict(warnings))
 
 
 def each(format: str, sources: Iterable[Path], warnings: Warnings, **options: object) -> Iterator[Document]:
     """The same one at a time, for what need not hold them all; what is skipped is added to the warnings."""
     chosen = _format(format)
     _check_options(chosen.name, chosen.reader, options)
-    found = (
-        document
-        for source in sources
-        for path in _files(chosen, source, warnings)
-        for document in chosen.reader(path, warnings, **options)
-    )
+    found = _documents(chosen, sources, warnings, options)
     yield from chosen.join(list(found), warnings) if chosen.join else found
+
+
+def _documents(
+    format: Format, sources: Iterable[Path], warnings: Warnings, options: Mapping[str, object]
+) -> Iterator[Document]:
+    for source in sources:
+        for path in _files(format, source, warnings):
+            with placed(path, None, warnings):  # what the reader does not place itself ends its file
+                yield from format.reader(path, warnings, **options)
 
 
 def nothing_found(format: str, sources: Sequence[Path], warnings: Warnings) -> DataError:
@@ -101,8 +110,9 @@ def _files(format: Format, source: Path, warnings: Warnings) -> Iterator[Path]:
     if format.source == "folder" or not source.is_dir():
         yield source
         return
+    ends = tuple(suffix.lower() for suffix in format.suffixes)
     for path in sorted(source.iterdir()):
-        if path.is_file() and path.name.removesuffix(".gz").endswith(format.suffixes):
+        if path.is_file() and path.name.lower().removesuffix(".gz").endswith(ends):
             yield path
         else:
             warnings[f"files or folders passed over, not ending in {' or '.join(format.suffixes)}"] += 1

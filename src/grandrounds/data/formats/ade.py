@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats.pair_sentence import folded, places
-from grandrounds.data.formats.source import Format, Warnings, lines, load
+from grandrounds.data.formats.source import Format, Warnings, lines, load, placed
 from grandrounds.errors import DataError
 
 DRUG = "Drug"
@@ -70,11 +70,9 @@ def parse(content: str, path: Path, warnings: Warnings) -> Iterator[Document]:
         if found := _NEGATIVE.fullmatch(line):
             negative.append(_Sentence(found[1], found[2].rstrip(), i))
         elif line.strip():
-            try:
+            with placed(path, i, warnings):
                 abstract, text, pair = _pair(line, path.name)
-            except DataError as error:
-                raise error.at(path, i) from None
-            positive.setdefault((abstract, text), _Sentence(abstract, text, i)).pairs.append(pair)
+                positive.setdefault((abstract, text), _Sentence(abstract, text, i)).pairs.append(pair)
     sentences = sorted((*positive.values(), *negative), key=lambda sentence: sentence.line)
     yield from join((_document(sentence, path, warnings) for sentence in sentences), warnings)
 

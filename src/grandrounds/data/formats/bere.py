@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grandrounds.data.documents import Document
-from grandrounds.data.formats.json_values import array, record, string
+from grandrounds.data.formats.json_values import numbered, record, string
 from grandrounds.data.formats.pair_sentence import End, find_pair, pair_document
-from grandrounds.data.formats.source import Format, Warnings, load
+from grandrounds.data.formats.source import Format, Warnings, load, placed
 from grandrounds.errors import DataError
 
 _OWN = ("head", "tail", "sentence", "relation")
@@ -29,15 +29,13 @@ def parse(
     content: str, path: Path, warnings: Warnings, head_type: str = "Drug", tail_type: str = "Target"
 ) -> Iterator[Document]:
     """The documents of a file's content; `path` is for ids and messages."""
-    try:
-        found = array(content.removeprefix("\ufeff"), "the file is one list of sentences")
-        for i, value in enumerate(found):
-            if document := _document(
-                f"{path.name}:{i + 1}", value, f"sentences[{i}]", (head_type, tail_type), warnings
-            ):
-                yield document
-    except DataError as error:
-        raise error.at(path, error.line) from None
+    with placed(path, None, warnings):
+        found = numbered(content.removeprefix("\ufeff"), "the file is one list of sentences")
+        for i, (line, value) in enumerate(found):
+            with placed(path, line, warnings):
+                types = (head_type, tail_type)
+                if document := _document(f"{path.name}:{i + 1}", value, f"sentences[{i}]", types, warnings):
+                    yield document
 
 
 def _document(id: str, value: object, where: str, types: tuple[str, str], warnings: Warnings) -> Document | None:

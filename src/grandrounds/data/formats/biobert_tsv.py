@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
-from grandrounds.data.formats.source import Format, Warnings, lines, load
+from grandrounds.data.formats.source import Format, Warnings, lines, load, placed
 from grandrounds.errors import DataError
 
 _PLACEHOLDER = re.compile(r"@([A-Za-z][\w-]*)\$")
@@ -22,10 +22,10 @@ _HEADER = ["index", "sentence", "label"]
 
 
 def read(path: Path, warnings: Warnings, *, relation: str = "associated") -> Iterator[Document]:
-    yield from parse(load(path), path, relation)
+    yield from parse(load(path), path, warnings, relation)
 
 
-def parse(content: str, path: Path, relation: str = "associated") -> Iterator[Document]:
+def parse(content: str, path: Path, warnings: Warnings, relation: str = "associated") -> Iterator[Document]:
     """The documents of a file's content; `path` is for ids and messages."""
     width = 2
     for i, line in enumerate(lines(content), start=1):
@@ -38,10 +38,8 @@ def parse(content: str, path: Path, relation: str = "associated") -> Iterator[Do
                 raise DataError(problem, path=path, line=i)
             width = len(columns)
             continue
-        try:
+        with placed(path, i, warnings):
             yield _document(f"{path.name}:{i}", columns, width, relation)
-        except DataError as error:
-            raise error.at(path, i) from None
 
 
 def _document(id: str, columns: Sequence[str], width: int, relation: str) -> Document:

@@ -22,9 +22,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
-from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from grandrounds.data.documents import Document, Entity, Mention, Relation, Span, concept_parts
 from grandrounds.data.formats import pieces
-from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number, save
+from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number, placed, save
 from grandrounds.data.sentences import Breaks, split_sentences
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
@@ -36,6 +36,8 @@ _NAMES = "concept_name"
 _EVENT = "brat_event"
 """Of a mention: the id of the event that wraps it, by which other lines name it."""
 _BINARY = "yes"
+UNPLACED = "relations of a mention that the file does not have, left out"
+OF_UNPLACED = "attributes of relations that were left out"
 
 
 def read(
@@ -51,13 +53,13 @@ def read(
             warnings["texts without annotations (.ann), read as having none"] += 1
         content = load(annotations) if annotations.exists() else ""
         id = text.relative_to(root).with_suffix("").as_posix()
-        yield parse(load(text), content, id, annotations, warnings, breaks, discontinuous)
+        with placed(annotations, None, warnings):
+            yield parse(load(text), content, id, annotations, warnings, breaks, discontinuous)
     if path.is_dir():
         for annotations in sorted(path.rglob("*.ann")):
-            if not annotations.with_suffix(".txt").exists():
-                raise DataError(
-                    "no text beside these annotations; put the .txt of the same name there", path=annotations
-                )
+            with placed(annotations, None, warnings):
+                if not annotations.with_suffix(".txt").exists():
+                    raise DataError("no text beside these annotations; put the .txt of the same name there")
         others = sum(1 for file in path.rglob("*") if file.is_file() and file.suffix not in (".txt", ".ann"))
         if others:
             warnings["files passed over, neither .txt nor .ann"] += others
@@ -81,13 +83,11 @@ def parse(
     rows = [(i, line) for i, line in enumerate(lines(annotations), start=1) if line.strip()]
     for kinds, take in (("T", page.mention), ("E", page.event), ("R", page.relation), ("*NAM#", page.other)):
         for i, line in rows:
-            try:
+            with placed(path, i, warnings):
                 if line[0] in kinds:
                     take(line, warnings)
                 elif kinds == "T" and line[0] not in "TER*NAM#":
                     raise DataError("a line that starts with none of T, R, *, N, A, M, E and #, BRAT's kinds of line")
-            except DataError as error:
-                raise error.at(path, i) from None
     page.settle(discontinuous, warnings)
     try:
         return page.document(id, breaks)
@@ -106,6 +106,8 @@ class _Page:
     """Those that are kept as lines."""
     wrapped: dict[str, str] = field(default_factory=dict)
     """The trigger of each event that has nothing else."""
+    unplaced: set[str] = field(default_factory=set)
+    """Relations that were left out."""
     groups: list[list[str]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
 
@@ -155,9 +157,11 @@ class _Page:
             self.events.add(id)
             return
         head, tail = self.wrapped.get(head, head), self.wrapped.get(tail, tail)
-        self._known(head, self.mentions)
-        self._known(tail, self.mentions)
         self._fresh(id, self.relations)
+        if head not in self.mentions or tail not in self.mentions:
+            warnings[UNPLACED] += 1
+            self.unplaced.add(id)
+            return
         attributes = {}
         if id != f"R{len(self.relations) + 1}":
             attributes[_ID] = id
@@ -182,6 +186,8 @@ class _Page:
             for id in members:
                 self._known(id, self.mentions)
             self.groups.append(members)
+        elif len(words) > 1 and words[1] in self.unplaced:
+            warnings[OF_UNPLACED] += 1
         elif len(words) > 1 and words[1] in self.events:
             self._keep(line, "attributes of events kept for writing, of no other use here", warnings)
         elif line[0] == "N":
@@ -380,7 +386,7 @@ def _normalisations(document: Document, ids: Sequence[str]) -> Iterator[str]:
     count = 0
     for id, mention in zip(ids, document.mentions, strict=True):
         if mention.concept:
-            concepts = mention.concept.split("|")
+            concepts = concept_parts(mention.concept)
             names = mention.attributes.get(_NAMES, "").split("|")
             for i, concept in enumerate(concepts):
                 count += 1

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Mention, Span
 from grandrounds.data.formats import align, pieces
-from grandrounds.data.formats.source import Format, Warnings, lines, load, number
+from grandrounds.data.formats.source import Format, Warnings, lines, load, number, placed
 from grandrounds.data.sentences import split_sentences
 from grandrounds.errors import DataError
 
@@ -62,15 +62,13 @@ def parse(
         if line.startswith("#"):
             warnings["annotators' notes left out"] += 1
         elif line.strip():
-            try:
+            with placed(path, i, warnings):
                 mention = _mention(line, text, warnings)
-            except DataError as error:
-                raise error.at(path, i) from None
-            settled = pieces.settle(mention, text, discontinuous, warnings) if mention else None
-            if settled and settled.id in mentions:
-                raise DataError("an id that an earlier line has; ids must be unique in a file", path=path, line=i)
-            if settled:
-                mentions[settled.id] = settled
+                settled = pieces.settle(mention, text, discontinuous, warnings) if mention else None
+                if settled and settled.id in mentions:
+                    raise DataError("an id that an earlier line has; ids must be unique in a file")
+                if settled:
+                    mentions[settled.id] = settled
     distinct = list({(m.start, m.end, m.fragments, m.type): m for m in reversed(mentions.values())}.values())[::-1]
     if len(distinct) < len(mentions):
         warnings[TWICE] += len(mentions) - len(distinct)

@@ -22,7 +22,7 @@ from pathlib import Path
 from grandrounds.data.documents import Document, Relation
 from grandrounds.data.formats import pubtator
 from grandrounds.data.formats.pair_lists import rows
-from grandrounds.data.formats.source import Format, Warnings, load
+from grandrounds.data.formats.source import Format, Warnings, load, placed
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
 TYPES = {"chem": "Chemical", "gene": "Gene", "disease": "Disease"}
@@ -59,12 +59,10 @@ def parse(abstracts: str, path: Path, relations: Mapping[Path, str], warnings: W
     stated: dict[str, list[_Stated]] = {}
     for file, content in relations.items():
         for line, (id, *columns) in rows(content, "document, type, concept, concept", file):
-            try:
+            with placed(file, line, warnings):
                 stated.setdefault(id, []).append(_stated(*columns))
-            except DataError as error:
-                raise error.at(file, line) from None
     unknown = set(stated)
-    for document in pubtator.parse(abstracts, path):
+    for document in pubtator.parse(abstracts, path, warnings):
         unknown.discard(document.id)
         found = _relations(document, stated.get(document.id, ()), warnings)
         yield replace(document, relations=(*document.relations, *(Relation(*one) for one in found)))

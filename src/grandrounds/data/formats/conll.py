@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grandrounds.data.documents import Document, Entity, Mention, Span
-from grandrounds.data.formats.source import Format, Warnings, lines, load, save
+from grandrounds.data.formats.source import Format, Warnings, lines, load, placed, save
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
 SCHEMES = {"BIO": "BIO", "IOB1": "BIO", "BIOES": "BIOES"}
@@ -107,23 +107,24 @@ def _blocks(
                 warnings["documents without a sentence, left out"] += 1
             block, sentence, marked = [], None, True
         else:
-            columns = table.columns(line)
-            width = width or len(columns)
-            if len(columns) != width:
-                raise DataError(f"{len(columns)} columns where the first line has {width}", path=path, line=i)
-            if sentence is None:
-                if block and not marked and len(block) == sentences_per_document:
-                    yield block
-                    block = []
-                sentence = _Sentence(i)
-                block.append(sentence)
-            token, tag = _token_and_tag(columns, table, path, i)
-            if token.split() != [token]:
-                warnings["tokens with white space, which writing will part"] += 1
-            if width > 2:
-                warnings["columns besides token and tag left out"] += width - 2
-            sentence.tokens.append(token)
-            sentence.tags.append(tag)
+            with placed(path, i, warnings):
+                columns = table.columns(line)
+                width = width or len(columns)
+                if len(columns) != width:
+                    raise DataError(f"{len(columns)} columns where the first line has {width}")
+                token, tag = _token_and_tag(columns, table, path, i)
+                if sentence is None:
+                    if block and not marked and len(block) == sentences_per_document:
+                        yield block
+                        block = []
+                    sentence = _Sentence(i)
+                    block.append(sentence)
+                if token.split() != [token]:
+                    warnings["tokens with white space, which writing will part"] += 1
+                if width > 2:
+                    warnings["columns besides token and tag left out"] += width - 2
+                sentence.tokens.append(token)
+                sentence.tags.append(tag)
     if block:
         yield block
     elif marked:

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Relation, Span
-from grandrounds.data.formats.json_values import integer, items, pair, record, string
-from grandrounds.data.formats.json_values import load as load_json
-from grandrounds.data.formats.source import Format, Warnings, load
+from grandrounds.data.formats.json_values import integer, items, numbered, pair, record, string
+from grandrounds.data.formats.source import Format, Warnings, load, placed
 from grandrounds.data.formats.token_text import SharedMentions, TokenText
 from grandrounds.errors import DataError
+
+UNPLACED = "relations of an entity that vertexSet does not have, left out"
 
 
 def read(path: Path, warnings: Warnings) -> Iterator[Document]:
@@ -32,11 +33,11 @@ def read(path: Path, warnings: Warnings) -> Iterator[Document]:
 
 def parse(content: str, path: Path, warnings: Warnings) -> Iterator[Document]:
     """The documents of a file's content; `path` is for messages."""
-    try:
-        found = load_json(content.removeprefix("\ufeff"), "the file is one list of documents")
-        yield from items(found, "documents", lambda value, where: _document(value, where, warnings))
-    except DataError as error:
-        raise error.at(path, error.line) from None
+    with placed(path, None, warnings):
+        found = numbered(content.removeprefix("\ufeff"), "the file is one list of documents")
+        for i, (line, value) in enumerate(found):
+            with placed(path, line, warnings):
+                yield _document(value, f"documents[{i}]", warnings)
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,15 @@ def _document(value: object, where: str, warnings: Warnings) -> Document:
             warnings["entities whose mentions differ in type, which have the first one's"] += 1
         entities.append(Entity(str(i), listed[0].type, tuple(members)))
     labels = items(found.get("labels", []), f"{where}.labels", _relation)
-    _check_labels(labels, len(entities), len(sentences), f"{where}.labels")
+    _check_evidence(labels, len(sentences), f"{where}.labels")
     relations: dict[tuple[str, str, str], Relation] = {}
     for relation in labels:
-        relations.setdefault((relation.type, relation.head, relation.tail), relation)
-    if len(relations) < len(labels):
-        warnings["relations given twice, of which the first was kept"] += len(labels) - len(relations)
+        if not all(0 <= int(end) < len(entities) for end in (relation.head, relation.tail)):
+            warnings[UNPLACED] += 1
+        elif (relation.type, relation.head, relation.tail) in relations:
+            warnings["relations given twice, of which the first was kept"] += 1
+        else:
+            relations[relation.type, relation.head, relation.tail] = relation
     try:
         return Document(
             string(found["title"], f"{where}.title"),
@@ -125,10 +129,8 @@ def _relation(value: object, where: str) -> Relation:
     return Relation(string(found["r"], f"{where}.r"), str(head), str(tail), attributes=attributes)
 
 
-def _check_labels(labels: Sequence[Relation], entities: int, sentences: int, where: str) -> None:
+def _check_evidence(labels: Sequence[Relation], sentences: int, where: str) -> None:
     for i, relation in enumerate(labels):
-        if not all(0 <= int(end) < entities for end in (relation.head, relation.tail)):
-            raise DataError(f"{where}[{i}] relates an entity that does not exist; vertexSet has {entities}, from 0 on")
         if not all(0 <= int(number) < sentences for number in relation.attributes.get("evidence", "").split()):
             raise DataError(f"{where}[{i}].evidence names a sentence that does not exist; there are {sentences}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
@@ -12,12 +13,12 @@ from typing import Any
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats.json_values import integer, items, pair, string, strings
 from grandrounds.data.formats.json_values import load as load_json
-from grandrounds.data.formats.source import Format, Warnings, lines, save, stream
+from grandrounds.data.formats.source import Format, Warnings, lines, placed, save, stream
 from grandrounds.errors import DataError, unknown
 
 
 def read(path: Path, warnings: Warnings) -> Iterator[Document]:
-    yield from _parsed(stream(path), path)
+    yield from _parsed(stream(path), path, warnings)
 
 
 def write(documents: Sequence[Document], path: Path, warnings: Warnings) -> None:
@@ -26,16 +27,14 @@ def write(documents: Sequence[Document], path: Path, warnings: Warnings) -> None
 
 def parse(content: str, path: Path) -> Iterator[Document]:
     """The documents of a file's content; `path` is for messages."""
-    return _parsed(lines(content), path)
+    return _parsed(lines(content), path, Counter())
 
 
-def _parsed(lines: Iterable[str], path: Path) -> Iterator[Document]:
+def _parsed(lines: Iterable[str], path: Path, warnings: Warnings) -> Iterator[Document]:
     for i, line in enumerate(lines, start=1):
         if line.strip():
-            try:
+            with placed(path, i, warnings):
                 yield _document(load_json(line, "each line is one document"), "document")
-            except DataError as error:
-                raise error.at(path, i) from None
 
 
 def render(documents: Iterable[Document]) -> str:

@@ -23,7 +23,7 @@ from itertools import chain
 from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Relation, Span
-from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number
+from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number, placed
 from grandrounds.data.formats.token_text import SharedMentions, TokenText
 from grandrounds.data.pairs import NOT_INCLUDE, PAIRS, Pair, list_pairs
 from grandrounds.errors import DataError
@@ -41,10 +41,8 @@ def parse(content: str, path: Path, warnings: Warnings) -> Iterator[Document]:
     """The documents of a file's content; `path` is for messages."""
     for i, line in enumerate(lines(content), start=1):
         if line.strip():
-            try:
+            with placed(path, i, warnings):
                 yield _document(line.split("\t"), warnings)
-            except DataError as error:
-                raise error.at(path, i) from None
 
 
 def _document(columns: Sequence[str], warnings: Warnings) -> Document:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
-from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number
+from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number, placed
 from grandrounds.data.sentences import join_sentences
 from grandrounds.errors import DataError
 
@@ -31,6 +31,8 @@ _CONCEPT = r'c="(.*)" (\d+):(\d+) (\d+):(\d+)'
 _CON = re.compile(rf'{_CONCEPT}\|\|t="([^"]*)"', re.ASCII | re.DOTALL)
 _AST = re.compile(rf'{_CONCEPT}\|\|t="([^"]*)"\|\|a="([^"]*)"', re.ASCII | re.DOTALL)
 _REL = re.compile(rf'{_CONCEPT}\|\|r="([^"]*)"\|\|{_CONCEPT}', re.ASCII | re.DOTALL)
+
+UNPLACED = "relations with a concept that the .con file does not have, left out"
 
 
 def read(path: Path, warnings: Warnings) -> Iterator[Document]:
@@ -102,43 +104,39 @@ def parse(
     grid = _token_grid(text)
     mentions: dict[tuple[int, int, str], Mention] = {}
     for i, row in _rows(concepts):
-        try:
+        with placed(files.concepts or files.text, i, warnings):
             found = _CON.fullmatch(row)
             if not found:
                 raise DataError('not a concept line; expected c="..." 12:3 12:5||t="problem"')
             start, end = _locate(found.groups()[:5], text, grid)
             mention = Mention(start, end, found.group(6), f"T{len(mentions) + 1}")
-        except DataError as error:
-            raise error.at(files.concepts or files.text, i) from None
-        if (start, end, mention.type) in mentions:
-            warnings["concepts given twice, kept once"] += 1
-        else:
-            mentions[start, end, mention.type] = mention
+            if (start, end, mention.type) in mentions:
+                warnings["concepts given twice, kept once"] += 1
+            else:
+                mentions[start, end, mention.type] = mention
     for i, row in _rows(assertions):
-        try:
+        with placed(files.assertions or files.text, i, warnings):
             key, value = _assertion(row, text, grid)
             if key not in mentions:
                 raise DataError(f"an assertion of the concept {key[0]}-{key[1]}, which the .con file does not have")
-        except DataError as error:
-            raise error.at(files.assertions or files.text, i) from None
-        if mentions[key].attributes.get("assertion", value) != value:
-            warnings["assertions that contradict an earlier one, which was kept"] += 1
-        else:
-            mentions[key] = replace(mentions[key], attributes={"assertion": value})
+            if mentions[key].attributes.get("assertion", value) != value:
+                warnings["assertions that contradict an earlier one, which was kept"] += 1
+            else:
+                mentions[key] = replace(mentions[key], attributes={"assertion": value})
     listed = tuple(mentions.values())
     by_span: dict[tuple[int, int], int] = {}
     for index, mention in enumerate(listed):
         by_span.setdefault((mention.start, mention.end), index)
     related: list[Relation] = []
     for i, row in _rows(relations):
-        try:
+        with placed(files.relations or files.text, i, warnings):
             relation = _relation(row, text, grid, by_span, listed)
-        except DataError as error:
-            raise error.at(files.relations or files.text, i) from None
-        if relation in related:
-            warnings["relations given twice, kept once"] += 1
-        else:
-            related.append(relation)
+            if relation is None:
+                warnings[UNPLACED] += 1
+            elif relation in related:
+                warnings["relations given twice, kept once"] += 1
+            else:
+                related.append(relation)
     spans = [Span(mention.start, mention.end) for mention in listed]
     sentences = [Span(tokens[0].start, tokens[-1].end) for tokens in grid if tokens]
     entities = tuple(Entity(mention.id, mention.type, (index,)) for index, mention in enumerate(listed))
@@ -186,17 +184,15 @@ def _relation(
     grid: Sequence[Sequence[Span]],
     by_span: dict[tuple[int, int], int],
     mentions: Sequence[Mention],
-) -> Relation:
+) -> Relation | None:
+    """None where one of the two concepts is not in the .con file."""
     found = _REL.fullmatch(row)
     if not found:
         raise DataError('not a relation line; expected c="..." 12:3 12:5||r="TrAP"||c="..." 12:8 12:9')
     parts = found.groups()
     spans = _locate(parts[:5], text, grid), _locate(parts[6:], text, grid)
-    for start, end in spans:
-        if (start, end) not in by_span:
-            raise DataError(
-                f"a relation with the concept {start}-{end}, which the .con file does not have; add it there"
-            )
+    if not by_span.keys() >= set(spans):
+        return None
     head, tail = (by_span[span] for span in spans)
     return Relation(parts[5], mentions[head].id, mentions[tail].id, (head, tail))
 

@@ -22,7 +22,7 @@ from xml.sax.saxutils import quoteattr
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import align
-from grandrounds.data.formats.source import Format, Warnings, load, number
+from grandrounds.data.formats.source import Format, Warnings, load, number, placed
 from grandrounds.data.sentences import join_sentences
 from grandrounds.errors import DataError
 
@@ -67,13 +67,11 @@ def parse(content: str, path: Path, warnings: Warnings) -> Document:
     stated: dict[str, _Stated] = {}
     for tag in tags:
         if tag.name in MENTIONS:
-            try:
+            with placed(path, tag.line, warnings):
                 one = _stated(tag)
                 if one.id in stated:
                     raise DataError("an id that an earlier tag has; ids must be unique in a file")
-            except DataError as error:
-                raise error.at(path, tag.line) from None
-            stated[one.id] = one
+                stated[one.id] = one
     mentions = _mentions(text, list(stated.values()), warnings)
     sentences = [Span(*match.span()) for match in re.finditer(r"\S(?:.*\S)?", text)]
     try:

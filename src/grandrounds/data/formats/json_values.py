@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -19,24 +19,69 @@ def load(text: str, cure: str) -> object:
         return json.loads(text, object_pairs_hook=_unique)
 
 
-def array(text: str, cure: str) -> Iterator[object]:
-    """The parts of a JSON array one at a time, so that a long one is never held as objects all at once."""
-    decoder = json.JSONDecoder(object_pairs_hook=_unique)
-    at = _past(text, 0, "[", cure)
+def numbered(text: str, cure: str, key: str | None = None) -> Iterator[tuple[int, object]]:
+    """The parts of a JSON array one at a time, so that a long one is never held as objects all at once, each with the
+    line on which it starts; with `key`, of the array that an object has under it."""
+    line, counted, at = 1, 0, 0
+    for at, part in _parts(text, cure) if key is None else _members(text, cure, key):
+        line, counted = line + text.count("\n", counted, at), at
+        yield line, part
+
+
+def _parts(text: str, cure: str) -> Iterator[tuple[int, object]]:
+    at = yield from _array(text, 0, cure)
+    _end(text, at, cure)
+
+
+def _array(text: str, at: int, cure: str) -> Generator[tuple[int, object], None, int]:
+    """Where each part starts, and the part; gives where the array ends."""
+    at = _past(text, at, "[", cure)
     if text[at : at + 1] == "]":
-        at += 1
-    else:
-        while True:
-            with _reported(cure):
-                part, after = decoder.raw_decode(text, at)
-            yield part
-            at = _SPACE.match(text, after).end()  # type: ignore[union-attr]  # it matches nothing, too
-            if text[at : at + 1] == "]":
-                at += 1
-                break
+        return at + 1
+    while True:
+        part, after = _decode(text, at, cure)
+        yield at, part
+        at = _skip(text, after)
+        if text[at : at + 1] == "]":
+            return at + 1
+        at = _past(text, at, ",", cure)
+
+
+def _members(text: str, cure: str, key: str) -> Iterator[tuple[int, object]]:
+    at, seen = _past(text, 0, "{", cure), False
+    while text[at : at + 1] != "}":
+        name, after = _decode(text, at, cure)
+        if not isinstance(name, str):
+            raise _not_json(json.JSONDecodeError("Expecting a key", text, at), cure)
+        at = _past(text, after, ":", cure)
+        if name == key:
+            if seen:
+                raise DataError("a key given twice; remove one")
+            seen = True
+            at = yield from _array(text, at, cure)
+        else:
+            _, at = _decode(text, at, cure)
+        at = _skip(text, at)
+        if text[at : at + 1] != "}":
             at = _past(text, at, ",", cure)
-    if text[at:].strip(" \t\n\r"):
+    if not seen:
+        raise DataError(f"no '{key}'; {cure}")
+    _end(text, at + 1, cure)
+
+
+def _decode(text: str, at: int, cure: str) -> tuple[object, int]:
+    with _reported(cure):
+        return _DECODER.raw_decode(text, at)
+
+
+def _end(text: str, at: int, cure: str) -> None:
+    at = _skip(text, at)
+    if at < len(text):
         raise _not_json(json.JSONDecodeError("Extra data", text, at), cure)
+
+
+def _skip(text: str, at: int) -> int:
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
 
 
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -71,6 +116,9 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(dict(pairs)) < len(pairs):
         raise DataError("a key given twice; remove one")
     return dict(pairs)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 def items(value: object, where: str, item: Callable[[object, str], T]) -> tuple[T, ...]:

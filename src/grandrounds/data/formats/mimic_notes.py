@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grandrounds.data.clinical import clinical_sentences
 from grandrounds.data.documents import Document
-from grandrounds.data.formats.source import Format, Warnings, stream
+from grandrounds.data.formats.source import Format, Warnings, placed, stream
 from grandrounds.errors import DataError
 
 NEEDED = ("ROW_ID", "SUBJECT_ID", "CATEGORY", "ISERROR", "TEXT")
@@ -33,7 +33,8 @@ def read(path: Path, warnings: Warnings, *, category: str = "Discharge summary")
         elif not row["TEXT"].strip():
             warnings[EMPTY] += 1
         elif not row["SUBJECT_ID"].strip() or not row["ROW_ID"].strip():
-            raise DataError("a note without ROW_ID or SUBJECT_ID; fetch the file again", path=path, line=line)
+            with placed(path, line, warnings):
+                raise DataError("a note without ROW_ID or SUBJECT_ID; fetch the file again")
         else:
             yield _document(row)
 

@@ -10,8 +10,7 @@ from grandrounds.data.clinical import clinical_sentences
 from grandrounds.data.documents import Document
 from grandrounds.data.formats.json_values import load as load_json
 from grandrounds.data.formats.json_values import record, string
-from grandrounds.data.formats.source import Format, Warnings, stream
-from grandrounds.errors import DataError
+from grandrounds.data.formats.source import Format, Warnings, placed, stream
 
 EMPTY = "notes without text, left out"
 NESTED = "fields that are lists or objects, left out"
@@ -20,12 +19,9 @@ NESTED = "fields that are lists or objects, left out"
 def read(path: Path, warnings: Warnings) -> Iterator[Document]:
     for i, line in enumerate(stream(path), start=1):
         if line.strip():
-            try:
-                document = _document(line, f"{path.stem}-{i}", warnings)
-            except DataError as error:
-                raise error.at(path, i) from None
-            if document is not None:
-                yield document
+            with placed(path, i, warnings):
+                if document := _document(line, f"{path.stem}-{i}", warnings):
+                    yield document
 
 
 def _document(line: str, number: str, warnings: Warnings) -> Document | None:

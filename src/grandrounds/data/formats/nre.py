@@ -14,7 +14,7 @@ from pathlib import Path
 
 from grandrounds.data.documents import Document
 from grandrounds.data.formats.pair_sentence import TYPE, End, find_pair, pair_document
-from grandrounds.data.formats.source import Format, Warnings, stream
+from grandrounds.data.formats.source import Format, Warnings, placed, stream
 from grandrounds.errors import DataError
 
 END = "###END###"
@@ -31,12 +31,9 @@ def parse(
     """The documents of a file's lines; `path` is for ids and messages."""
     for i, line in enumerate(lines, start=1):
         if line.strip():
-            try:
-                found = _document(f"{path.name}:{i}", line, (head_type, tail_type), warnings)
-            except DataError as error:
-                raise error.at(path, i) from None
-            if found:
-                yield found
+            with placed(path, i, warnings):
+                if found := _document(f"{path.name}:{i}", line, (head_type, tail_type), warnings):
+                    yield found
 
 
 def _document(id: str, line: str, types: tuple[str, str], warnings: Warnings) -> Document | None:

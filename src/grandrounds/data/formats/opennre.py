@@ -16,11 +16,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from grandrounds.data.documents import Document, Span
+from grandrounds.data.documents import Document, Span, concept_ids
 from grandrounds.data.formats.json_values import items, pair, record, string
 from grandrounds.data.formats.json_values import load as load_json
 from grandrounds.data.formats.pair_sentence import NA, OVERLAP, TYPE, End, overlap, pair_document
-from grandrounds.data.formats.source import Format, Warnings, save, stream
+from grandrounds.data.formats.source import Format, Warnings, placed, save, stream
 from grandrounds.data.formats.token_text import TokenText
 from grandrounds.errors import DataError
 
@@ -48,11 +48,9 @@ def parse(
     """The documents of a file's lines; `path` is for ids and messages."""
     for i, line in enumerate(lines, start=1):
         if line.strip():
-            try:
+            with placed(path, i, warnings):
                 value = load_json(line, "each line is one sentence")
                 yield _document(f"{path.name}:{i}", value, (head_type, tail_type), warnings)
-            except DataError as error:
-                raise error.at(path, i) from None
 
 
 def _document(id: str, value: object, types: tuple[str, str], warnings: Warnings) -> Document:
@@ -140,7 +138,7 @@ def _pairs(document: Document, warnings: Warnings) -> Iterator[tuple[str, Span, 
         for (h, t), sentence in shared:
             # Of a mention's several concepts the one that is related.
             head, tail = (
-                end if end in names[m].split("|") else names[m] for end, m in ((relation.head, h), (relation.tail, t))
+                end if end in concept_ids(names[m]) else names[m] for end, m in ((relation.head, h), (relation.tail, t))
             )
             yield relation.type, sentence, (h, head), (t, tail)
 

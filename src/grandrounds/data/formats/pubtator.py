@@ -6,48 +6,67 @@
     227508	CID	D008750	D007022
 
 The text is title, one newline, abstract, which is what the offsets count. A mention of several concepts
-has them joined by '|' (CDR) or ';' (PubTator Central) and may have a seventh column with the part of
-each. Mentions with the same concept are one entity; '-1', '-' and an empty id are no concept. A fifth
-column of a relation is BioRED's novelty.
+has them joined by '|' (CDR), ';' (PubTator Central) or ',' (BioRED) and may have a seventh column with
+the part of each; `pubtator_ids` says what joins. Mentions with the same concept are one entity; '-1',
+'-' and an empty id are no concept. A fifth column of a relation is BioRED's novelty. A relation with a
+concept that no mention has is counted and left out.
 
 CHR (Sahu et al., ACL 2019) joins by '|' the ids that databases give to one chemical, in relations too
-(HMDB:HMDB01429|CHEBI:18367): the option joined = "same". Entities are then known by any of their ids.
+(HMDB:HMDB01429|CHEBI:18367). With the option joined = "same" an entity is known by any of its ids. The
+papers on CHR take the joined ids for one: joined = "exact". With pairs = "stated" the documents list the
+pairs that these papers count (`grandrounds.data.pairs.stated_pairs`).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from grandrounds.data.documents import (
+    NO_CONCEPT,
     Document,
     Entity,
     Mention,
     Relation,
     Span,
-    entities_by_concept,
+    entities_by_ids,
     entities_by_synonyms,
 )
 from grandrounds.data.formats.pair_lists import leave_out
+from grandrounds.data.formats.pubtator_ids import named_whole, separated, split_ids
 from grandrounds.data.formats.pubtator_lines import render
-from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number, save
+from grandrounds.data.formats.source import Format, Warnings, lines, load, mismatch, number, placed, save
+from grandrounds.data.pairs import list_stated_pairs
 from grandrounds.data.sentences import split_sentences
 from grandrounds.errors import DataError, GrandRoundsError, unknown
 
 _TEXT_LINE = re.compile(r"([^|\t]+)\|([ta])\|(.*)", re.DOTALL)
 
-JOINED = ("several", "same")
-"""Whether ids joined by '|' are several concepts or the same one."""
+JOINED = ("several", "same", "exact")
+"""Whether ids that are joined are several concepts, names of the same one, or one id."""
+PAIRS = ("all", "stated")
+NO_MENTION = "relations with a concept that no mention has, left out"
+BY_SYNONYM = (
+    "relations with joined ids that no mention has as a whole, left out; where '|' joins names of one thing, as in "
+    'CHR, the option joined = "same" would place them'
+)
+WITH_ITSELF = "relations of a concept with itself, left out"
+TWICE = "relations given twice, of which the first was kept"
 
 
-def read(path: Path, warnings: Warnings, *, joined: str = "several", not_include: str = "") -> Iterator[Document]:
+def read(
+    path: Path, warnings: Warnings, *, joined: str = "several", pairs: str = "all", not_include: str = ""
+) -> Iterator[Document]:
     """The file's documents, without the pairs of the list `not_include` (a path, from the file's folder)."""
-    if joined not in JOINED:
-        raise GrandRoundsError(unknown("way of joining", joined, JOINED))
+    for what, chosen, known in (("way of joining", joined, JOINED), ("choice of pairs", pairs, PAIRS)):
+        if chosen not in known:
+            raise GrandRoundsError(unknown(what, chosen, known))
     documents = parse(load(path), path, warnings, joined=joined)
+    if pairs == "stated":
+        documents = (list_stated_pairs(document) for document in documents)
     if not_include:
         listed = path.parent / not_include
         documents = leave_out(documents, load(listed), listed, warnings)
@@ -62,25 +81,24 @@ def parse(content: str, path: Path, warnings: Warnings | None = None, *, joined:
     """The documents of a file's content; `path` is for messages."""
     warnings = Counter() if warnings is None else warnings
     block: _Block | None = None
-    number_of_line = 0
-    try:
-        for number_of_line, line in enumerate(lines(content), start=1):
-            found = _TEXT_LINE.fullmatch(line)
-            if found and found.group(2) == "t":
-                if block:
-                    yield block.document(path, joined, warnings)
-                block = _Block(found.group(1), number_of_line, found.group(3))
-            elif line.strip():
+    for i, line in enumerate(lines(content), start=1):
+        found = _TEXT_LINE.fullmatch(line)
+        if found and found.group(2) == "t":
+            if block:
+                with placed(path, block.line, warnings):
+                    yield block.document(joined, warnings)
+            block = _Block(found.group(1), i, found.group(3))
+        elif line.strip():
+            with placed(path, i, warnings):
                 if block is None:
                     raise DataError("a line before the first title; a document starts with 'id|t|title'")
                 if found:
                     block.add_abstract(found.group(1), found.group(3))
                 else:
-                    block.add_row(line.split("\t"), number_of_line)
-    except DataError as error:
-        raise error if error.path else error.at(path, number_of_line) from None
+                    block.add_row(line.split("\t"))
     if block:
-        yield block.document(path, joined, warnings)
+        with placed(path, block.line, warnings):
+            yield block.document(joined, warnings)
 
 
 @dataclass
@@ -92,7 +110,7 @@ class _Block:
     text: str
     has_abstract: bool = False
     mentions: list[Mention] = field(default_factory=list)
-    relations: list[tuple[Relation, int]] = field(default_factory=list)
+    relations: list[Relation] = field(default_factory=list)
 
     def add_abstract(self, id: str, abstract: str) -> None:
         self._check_id(id)
@@ -100,14 +118,14 @@ class _Block:
             raise DataError("an abstract that is the second one, or comes after mentions; it follows its title")
         self.text, self.has_abstract = f"{self.text}\n{abstract}", True
 
-    def add_row(self, columns: Sequence[str], line: int) -> None:
+    def add_row(self, columns: Sequence[str]) -> None:
         self._check_id(columns[0])
         start = number(columns[1]) if len(columns) > 1 else None
         if start is not None and 5 <= len(columns) <= 7:
             self.mentions.append(self._mention(start, columns))
         elif start is None and 4 <= len(columns) <= 5:
             novelty = {"novelty": columns[4]} if len(columns) == 5 else {}
-            self.relations.append((Relation(columns[1], columns[2], columns[3], attributes=novelty), line))
+            self.relations.append(Relation(columns[1], columns[2], columns[3], attributes=novelty))
         else:
             raise DataError(
                 f"a line of {len(columns)} tab-separated columns that is neither a mention (id, start, end, "
@@ -129,56 +147,69 @@ class _Block:
             raise mismatch(start, end, columns[3], there)
         attributes: dict[str, str] = {}
         concept = columns[5] if len(columns) > 5 else None
-        if concept and ";" in concept and "|" not in concept:
-            concept, attributes["separator"] = concept.replace(";", "|"), ";"
         if len(columns) == 7:
             attributes["parts"] = columns[6]
         return Mention(start, end, columns[4], f"T{len(self.mentions) + 1}", concept, attributes=attributes)
 
-    def document(self, path: Path, joined: str, warnings: Warnings) -> Document:
+    def document(self, joined: str, warnings: Warnings) -> Document:
         if joined == "same":
             entities, relations = self._by_synonyms(warnings)
+        elif joined == "exact":
+            entities, relations = self._by_exact_id(warnings)
         else:
-            entities, relations = self._by_concept(path)
+            entities, relations = self._by_concept(warnings)
         # A title ends a sentence whether it has a full stop or not.
         spans = [Span(mention.start, mention.end) for mention in self.mentions]
         sentences = split_sentences(self.text, spans, breaks="line")
-        try:
-            return Document(self.id, self.text, sentences, tuple(self.mentions), entities, relations)
-        except DataError as error:
-            raise error.at(path, self.line) from None
+        return Document(self.id, self.text, sentences, tuple(self.mentions), entities, relations)
 
-    def _by_concept(self, path: Path) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
-        entities = entities_by_concept(self.mentions)
+    def _by_concept(self, warnings: Warnings) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
+        whole = named_whole(self.relations)
+        entities = entities_by_ids(self.mentions, [split_ids(mention.concept, whole) for mention in self.mentions])
+        self.mentions = [separated(mention, whole) for mention in self.mentions]
         known = {entity.id for entity in entities}
-        for relation, line in self.relations:
-            for end in {relation.head, relation.tail} - known:
-                problem = "a relation with a concept that no mention has; add the mention or remove the line"
-                if "|" in end:
-                    problem += "; if ids joined by '|' are of the same concept, set the option joined = \"same\""
-                raise DataError(problem, path=path, line=line)
-        return entities, tuple(relation for relation, _ in self.relations)
+        placed = []
+        for relation in self.relations:
+            missing = {relation.head, relation.tail} - known
+            if not missing:
+                placed.append(relation)
+            elif all(not known.isdisjoint(end.split("|")) for end in missing):
+                warnings[BY_SYNONYM] += 1
+            else:
+                warnings[NO_MENTION] += 1
+        return entities, tuple(placed)
+
+    def _by_exact_id(self, warnings: Warnings) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
+        ids = [[] if mention.concept in (None, *NO_CONCEPT) else [mention.concept] for mention in self.mentions]
+        entities = entities_by_ids(self.mentions, ids)
+        known = {entity.id: entity.id for entity in entities}
+        return entities, self._distinct({end: known.get(end) for end in self._ends()}, warnings)
 
     def _by_synonyms(self, warnings: Warnings) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
         """What can't be placed is counted: no one can mend a corpus that was made from databases."""
-        ends = [end.split("|") for relation, _ in self.relations for end in (relation.head, relation.tail)]
-        entities = entities_by_synonyms(self.mentions, ends)
+        ends = {end: end.split("|") for end in self._ends()}
+        entities = entities_by_synonyms(self.mentions, ends.values())
         owners = {id: entity.id for entity in entities for id in entity.id.split("|")}
+        owner = {end: next((owners[id] for id in ids if id in owners), None) for end, ids in ends.items()}
+        return entities, self._distinct(owner, warnings)
+
+    def _ends(self) -> list[str]:
+        return [end for relation in self.relations for end in (relation.head, relation.tail)]
+
+    def _distinct(self, owner: Mapping[str, str | None], warnings: Warnings) -> tuple[Relation, ...]:
+        """The relations between two entities, each once; `owner` is the entity of an end."""
         found: dict[tuple[str, str, str], Relation] = {}
-        for relation, _ in self.relations:
-            head, tail = (
-                next((owners[id] for id in end.split("|") if id in owners), None)
-                for end in (relation.head, relation.tail)
-            )
+        for relation in self.relations:
+            head, tail = owner[relation.head], owner[relation.tail]
             if head is None or tail is None:
-                warnings["relations with a concept that no mention has, left out"] += 1
+                warnings[NO_MENTION] += 1
             elif head == tail:
-                warnings["relations of a concept with itself, left out"] += 1
+                warnings[WITH_ITSELF] += 1
             elif (relation.type, head, tail) in found:
-                warnings["relations given twice, of which the first was kept"] += 1
+                warnings[TWICE] += 1
             else:
                 found[relation.type, head, tail] = replace(relation, head=head, tail=tail)
-        return entities, tuple(found.values())
+        return tuple(found.values())
 
 
 FORMAT = Format(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from grandrounds.data.documents import Document, Mention, entities_by_concept
+from grandrounds.data.documents import Document, entities_by_ids
+from grandrounds.data.formats.pubtator_ids import as_written, named_whole, split_ids
 from grandrounds.data.formats.source import Warnings
 
 
@@ -48,10 +49,12 @@ def _lines(document: Document, warnings: Warnings) -> Iterator[str]:
 
 def _concepts(document: Document, warnings: Warnings) -> list[str | None]:
     """The concept column of each mention: as read if that gives the same entities again, else entity ids."""
-    named = {c for mention in document.mentions for c in (mention.concept or "").split("|")}
+    written, whole = [as_written(mention) for mention in document.mentions], named_whole(document.relations)
+    again = entities_by_ids(document.mentions, [split_ids(concept, whole) for concept in written])
+    named = {entity.id for entity in again}
     ends = {end for relation in document.relations for end in (relation.head, relation.tail)}
-    if ends <= named and document.entities in ((), entities_by_concept(document.mentions)):
-        return [_joined(mention) for mention in document.mentions]
+    if ends <= named and document.entities in ((), again):
+        return written
     owners: list[list[str]] = [[] for _ in document.mentions]
     for entity in document.entities:
         for index in entity.mentions:
@@ -60,11 +63,6 @@ def _concepts(document: Document, warnings: Warnings) -> list[str | None]:
     if lost:
         warnings["concepts replaced by the ids of entities, which relations refer to"] += lost
     return ["|".join(ids) or "-1" for ids in owners]
-
-
-def _joined(mention: Mention) -> str | None:
-    separator = mention.attributes.get("separator", "|")
-    return None if mention.concept is None else mention.concept.replace("|", separator)
 
 
 def _flat(text: str, warnings: Warnings) -> str:

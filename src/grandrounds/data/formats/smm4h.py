@@ -18,7 +18,7 @@ from pathlib import Path
 
 from grandrounds.data.documents import Document, Entity, Mention, Span
 from grandrounds.data.formats import align
-from grandrounds.data.formats.source import Format, Warnings, lines, load
+from grandrounds.data.formats.source import Format, Warnings, lines, load, placed
 from grandrounds.errors import DataError
 
 COLUMNS = {
@@ -57,10 +57,8 @@ def parse(content: str, path: Path, warnings: Warnings) -> Iterator[Document]:
     """The documents of a file's content; `path` is for messages."""
     tweets: dict[str, _Tweet] = {}
     for i, row in _rows(content, path, warnings):
-        try:
+        with placed(path, i, warnings):
             _take(row, tweets, i, warnings)
-        except DataError as error:
-            raise error.at(path, i) from None
     for id, tweet in tweets.items():
         yield _document(id, tweet)
 

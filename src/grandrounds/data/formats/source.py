@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,55 @@ from grandrounds.errors import DataError
 
 Warnings = Counter[str]
 """What a reader or writer skipped, joined or made up: a phrase -> how many."""
+
+
+_LEFT_OUT = "left out: "
+
+
+class Lenient(Counter[str]):
+    """Warnings of a reader that leaves out what it can't read and goes on: counted by kind, the first with places."""
+
+    KEPT = 1_000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: Counter[str] = Counter()
+        """What was left out."""
+        self.problems: list[DataError] = []
+
+    def leave_out(self, error: DataError) -> None:
+        name = kind(error.problem)
+        self.kinds[name] += 1
+        self[_LEFT_OUT + name] += 1
+        if len(self.problems) < self.KEPT:
+            self.problems.append(error)
+
+    @property
+    def warnings(self) -> dict[str, int]:
+        """All else that was counted."""
+        return {what: count for what, count in self.items() if what.removeprefix(_LEFT_OUT) not in self.kinds}
+
+
+@contextmanager
+def placed(path: Path, line: int | None, warnings: Warnings) -> Iterator[None]:
+    """What breaks the format in here gets its place and is raised; a lenient reader leaves it out and goes on."""
+    try:
+        yield
+    except DataError as error:
+        located = error if error.path else error.at(path, error.line if line is None else line)
+        if not isinstance(warnings, Lenient):
+            raise located from None
+        warnings.leave_out(located)
+
+
+def kind(problem: str) -> str:
+    """What is wrong, without numbers, details in parentheses and the cure: the same for all problems of a kind."""
+    return re.sub(r"\d+", "n", re.sub(r" ?\([^()]*\)", "", problem).partition("; ")[0])
+
+
+def cure(problem: str) -> str:
+    """What to do about it, as its sentence says."""
+    return re.sub(r" ?\([^()]*\)", "", problem).partition("; ")[2]
 
 
 @dataclass(frozen=True)
@@ -64,15 +114,22 @@ def load(path: Path) -> str:
     return decode(data, path)
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
+    """The bytes of such a file, to be read piece by piece."""
+    with _reported(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        yield file
+
+
 def stream(path: Path) -> Iterator[str]:
     """The lines of such a file as `lines` gives them, one at a time: hundreds of megabytes are never held at once."""
-    with _reported(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    with opened(path) as file:
         start = 0
         for i, line in enumerate(file, start=1):
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise _not_utf8(start + error.start, path, i) from None
+                raise not_utf8(start + error.start, path, i) from None
             start += len(line)
             yield (text.removeprefix("\ufeff") if i == 1 else text).removesuffix("\n").removesuffix("\r")
 
@@ -94,10 +151,10 @@ def decode(data: bytes, path: Path) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _not_utf8(error.start, path, data.count(b"\n", 0, error.start) + 1) from None
+        raise not_utf8(error.start, path, data.count(b"\n", 0, error.start) + 1) from None
 
 
-def _not_utf8(byte: int, path: Path, line: int) -> DataError:
+def not_utf8(byte: int, path: Path, line: int) -> DataError:
     problem = f"not UTF-8 at byte {byte}; convert the file (iconv -f latin1 -t utf-8)"
     return DataError(problem, path=path, line=line)
 
@@ -105,11 +162,16 @@ def _not_utf8(byte: int, path: Path, line: int) -> DataError:
 def save(text: str, path: Path) -> None:
     """Write a UTF-8 file, gzipped where the name ends in .gz; the same text always gives the same bytes."""
     try:
-        data = text.encode("utf-8")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+        save_bytes(text.encode("utf-8"), path)
     except UnicodeEncodeError:
         raise DataError("half of a surrogate pair in a text, which UTF-8 can't hold", path=path) from None
+
+
+def save_bytes(data: bytes, path: Path) -> None:
+    """Write a file's bytes, gzipped where the name ends in .gz."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     except OSError as error:
         raise DataError(f"can't be written ({error.strerror})", path=path) from None
 

@@ -1,0 +1,52 @@
+"""`data check` lists all problems, and `data partition` takes the task that its scheme needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.commands import run
+
+BROKEN = "1|t|Aspirin and pain\n1\t0\t7\tAspirin\tDrug\tD1\n1\t12\t15\tpain\tX\tD2\n7\n8\n1\tCID\tD1\tD9\n"
+UNPLACED = {"relations with a concept that no mention has, left out": 1}
+
+
+def test_check_lists_every_problem_and_exits_with_one_unless_lenient(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text(BROKEN)
+    wanted = ("data", "check", file, "--format", "pubtator")
+    plain = run(*wanted, "--show", "2")
+    assert plain.code == 1
+    rows = plain.stdout.splitlines()
+    assert rows[0].startswith(f"{file}:3: mention 12-15 does not match the text there")
+    assert rows[1].startswith(f"{file}:4: a line with another id than the title above it")
+    assert rows[2:] == [
+        "3 problems; --lenient, or data.lenient = true, leaves out:",
+        "  2 x a line with another id than the title above it (each document needs its title line)",
+        "  1 x mention n-n does not match the text there (check the offsets)",
+        "without them: 1 documents, 1 sentences, 1 mentions, 1 entities, 0 relations",
+    ]
+    found = run(*wanted, "--lenient", "--json").json()
+    assert found["mentions"] == 1
+    assert found["warnings"] == UNPLACED
+    assert [(row["file"], row["line"]) for row in found["problems"]] == [(str(file), line) for line in (3, 4, 5)]
+    assert found["left_out"] == {
+        "mention n-n does not match the text there": 1,
+        "a line with another id than the title above it": 2,
+    }
+    assert run("data", "stats", file, "--format", "pubtator", "--lenient", "--json").json()["mentions"] == 1
+
+
+def test_structural_entropy_takes_the_task_that_it_needs() -> None:
+    wanted = ("data", "partition", "--format", "synthetic-documents", "--scheme", "structural_entropy", "--sites", "3")
+    assert run(*wanted, "--json").json() == run(*wanted, "--task", "document_re", "--json").json()
+
+
+def test_many_labels_are_folded_to_the_commonest(tmp_path: Path) -> None:
+    file = tmp_path / "a.tsv"
+    rows = [f"word\tB-kind{i:02}\n\n" for i in range(40) for _ in range(1 + (i < 5))]
+    file.write_text("".join(rows))
+    wanted = ("data", "partition", file, "--format", "conll", "--task", "ner", "--sites", "1")
+    table = run(*wanted).good().stdout
+    assert "the 5 commonest of 40 labels, all with --json" in table
+    (site,) = run(*wanted, "--json").json()["sites"]
+    assert len(site["labels"]) == 40
