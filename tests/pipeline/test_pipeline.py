@@ -15,9 +15,11 @@ import grandrounds
 from grandrounds.data.documents import Document, Entity, Mention, Span
 from grandrounds.errors import GrandRoundsError
 from grandrounds.models.encoder import Encoder
+from grandrounds.pipeline.linking import Dictionary
 from grandrounds.pipeline.load import save
 from grandrounds.pipeline.pipeline import Pipeline
 from grandrounds.pipeline.windows import TOO_FAR, _possible, extract_in_windows
+from grandrounds.reports.extraction import extraction_page
 from grandrounds.tasks.document_features import MARKER
 from grandrounds.tasks.document_re import DocumentRE, DocumentREOptions
 from grandrounds.tasks.saved import Extractor, save_model
@@ -262,3 +264,36 @@ def test_a_folder_of_notes_is_read_one_after_the_other(folders: list[Path], tmp_
 def test_what_cannot_be_read_is_one_sentence(words: list[str], said: str, folders: list[Path]) -> None:
     named = {"NER": str(folders[0]), "RE": str(folders[1])}
     assert said in run("extract", *(named.get(word, word) for word in words)).complaint()
+
+
+# Assertions, links and entities
+
+
+def test_mentions_are_asserted_linked_and_grouped(tagger: Extractor, tmp_path: Path) -> None:
+    (tmp_path / "names.tsv").write_text("D1\tpain\tache\nD2\tfever\tpyrexia\n")
+    Dictionary.build(tmp_path / "names.tsv", tmp_path / "names.sqlite").close()
+    nlp = Pipeline((tagger,), dictionary=Dictionary.open(tmp_path / "names.sqlite"))
+    found = nlp("The aspirin eased the pain . No fever was seen before heparin . The insulin eased the pain .")
+    reported = {mention["text"]: mention for mention in found.to_dict()["mentions"]}
+    assert reported["fever"]["negated"]["trigger"] == "No"
+    assert tuple(reported["fever"][key] for key in ("concept", "link", "link_score")) == ("D2", "exact", 1.0)
+    assert "negated" not in reported["pain"]
+    pains = next(entity for entity in found.entities if found.surface(found.mentions[entity.mentions[0]]) == "pain")
+    assert len(pains.mentions) == 2
+    assert "negated" not in Pipeline((tagger,), assertions=False)("No fever was seen .").to_dict()["mentions"][0]
+
+
+def test_a_saved_pipeline_keeps_its_dictionary(tagger: Extractor, tmp_path: Path) -> None:
+    (tmp_path / "names.tsv").write_text("D2\tfever\n")
+    Dictionary.build(tmp_path / "names.tsv", tmp_path / "names.sqlite").close()
+    nlp = Pipeline((tagger,), assertions=False, dictionary=Dictionary.open(tmp_path / "names.sqlite"))
+    save(nlp, tmp_path / "pipeline")
+    again = grandrounds.load(tmp_path / "pipeline")
+    assert not again.assertions
+    assert again("No fever was seen .").mentions[0].concept == "D2"
+
+
+def test_the_page_says_what_is_negated_and_by_what(tagger: Extractor) -> None:
+    page = extraction_page([Pipeline((tagger,))("No fever was seen .")], "Found", "mentions")
+    assert 'data-said="negated"' in page
+    assert "negated (&quot;No&quot;)" in page

@@ -62,6 +62,16 @@ def extract(
         Optional[int],
         typer.Option(help="Sentences within which a document_re model relates entities; by default 40.", min=1),
     ] = None,
+    dictionary: Annotated[
+        Optional[Path],
+        typer.Option(help="Names and their concepts, as `grandrounds link build` writes them: link mentions by it."),
+    ] = None,
+    assertions: Annotated[
+        bool,
+        typer.Option(
+            help="Mark mentions that are negated, possible, of the family, historical or conditional (ConText)."
+        ),
+    ] = True,
     batch: Annotated[int, typer.Option(help="Documents that are read together.", min=1)] = 64,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto. Only cpu has been tested.")] = "cpu",
     option: ReaderOptions = None,
@@ -89,7 +99,14 @@ def extract(
         raise ConfigError(unknown("output format", to, written))
     if out_path is None and to not in ("json", "dict"):
         raise ConfigError(f"--to {to} writes to a file or folder; name it with --out")
-    pipeline = load(*models, threshold=threshold, window=window, device=find_device(device))
+    pipeline = load(
+        *models,
+        threshold=threshold,
+        window=window,
+        assertions=None if assertions else False,
+        dictionary=dictionary,
+        device=find_device(device),
+    )
     chosen = format or ("text" if all(name == STDIN or Path(name).suffix == ".txt" for name in inputs) else "json")
     if chosen == "text" and not pipeline.taggers:
         raise GrandRoundsError(

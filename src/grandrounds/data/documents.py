@@ -147,7 +147,7 @@ class Document:
             "id": self.id,
             "text": self.text,
             "sentences": [list(sentence) for sentence in self.sentences],
-            "mentions": [self._mention_dict(mention) for mention in self.mentions],
+            "mentions": [self.mention_dict(mention) for mention in self.mentions],
             "entities": [
                 {"id": e.id, "type": e.type, "mentions": [self.mentions[m].id for m in e.mentions]}
                 for e in self.entities
@@ -156,7 +156,8 @@ class Document:
             **({"attributes": dict(self.attributes)} if self.attributes else {}),
         }
 
-    def _mention_dict(self, mention: Mention) -> dict[str, Any]:
+    def mention_dict(self, mention: Mention) -> dict[str, Any]:
+        """A mention of this document for programs: with its text, numeric scores and what triggered an assertion."""
         return {
             "id": mention.id,
             "start": mention.start,

@@ -54,7 +54,7 @@ class Dictionary:
     """A compiled dictionary, open for reading in one thread."""
 
     def __init__(self, path: Path, database: sqlite3.Connection) -> None:
-        self._path, self._database = path, database
+        self.path, self._database = path, database
         with self._intact():
             about = dict(database.execute("SELECT what, count FROM about"))
             self.counts: Mapping[str, int] = {what: about.pop(what) for what in ("concepts", "names", "keys")}
@@ -161,7 +161,7 @@ class Dictionary:
         except (sqlite3.DatabaseError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             if isinstance(error, sqlite3.ProgrammingError):  # closed, or another thread's: a mistake in the program
                 raise
-            raise dictionary_file.damaged(self._path) from error
+            raise dictionary_file.damaged(self.path) from error
 
 
 def _first(rows: Sequence[tuple[str, str]], score: float, how: Literal["exact", "normalised", "similar"]) -> Link:

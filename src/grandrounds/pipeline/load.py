@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grandrounds.errors import GrandRoundsError
+from grandrounds.pipeline.linking import Dictionary
 from grandrounds.pipeline.pipeline import WINDOW, Pipeline
 from grandrounds.tasks.saved import CPU, Extractor, save_model
 from grandrounds.tasks.saved import load as load_model
 
 ABOUT = "pipeline.json"
 VERSION = 1
+DICTIONARY = "dictionary.sqlite"
 
 
 class About(BaseModel):
@@ -29,27 +32,39 @@ class About(BaseModel):
     """Folders beside it."""
     threshold: float = Field(0.0, ge=0, le=1)
     window: int = Field(WINDOW, ge=1)
+    assertions: bool = True
+    dictionary: bool = False
+    """Whether there is one, called dictionary.sqlite."""
 
 
 def load(
     *folders: str | Path,
     threshold: float | None = None,
     window: int | None = None,
+    assertions: bool | None = None,
+    dictionary: str | Path | None = None,
     device: torch.device = CPU,
 ) -> Pipeline:
     """Models that runs saved under `model/` or `models/<site>/` as one extractor; or a pipeline that was saved.
 
     Taggers (ner) read first, then relation models. What scores below `threshold` is left out. A document_re model
-    relates entities that are mentioned within `window` sentences of each other.
+    relates entities that are mentioned within `window` sentences of each other. Mentions that are negated, possible,
+    of the family, historical or conditional are marked as such, unless `assertions` is False. `dictionary` is a file
+    that `grandrounds link build` made of your own names; mentions get their concepts from it.
     """
     if not folders:
         raise GrandRoundsError("name the folder of a model: grandrounds.load('runs/first/model')")
-    saved = _about(Path(folders[0])) if len(folders) == 1 else None
+    first = folders[0]
+    saved = _about(Path(first)) if len(folders) == 1 else None
     if saved is not None:
-        folders = tuple(Path(folders[0]) / name for name in saved.models)
-    given = {"threshold": threshold, "window": window}
-    settings: dict[str, Any] = {} if saved is None else saved.model_dump(include={"threshold", "window"})
+        folders = tuple(Path(first) / name for name in saved.models)
+        if saved.dictionary and dictionary is None:
+            dictionary = Path(first) / DICTIONARY
+    given = {"threshold": threshold, "window": window, "assertions": assertions}
+    settings: dict[str, Any] = {} if saved is None else saved.model_dump(include=set(given))
     settings |= {name: value for name, value in given.items() if value is not None}
+    if dictionary is not None:
+        settings["dictionary"] = Dictionary.open(Path(dictionary))
     models = [load_model(folder) for folder in folders]
     taggers, relaters = (_finding(models, what) for what in ("mentions", "relations"))
     return Pipeline(taggers, relaters, device=device, **settings)
@@ -65,7 +80,15 @@ def save(pipeline: Pipeline, folder: str | Path) -> None:
     for number, model in enumerate([*pipeline.taggers, *pipeline.relaters], start=1):
         names.append(f"{number}-{model.task.name}")
         save_model(folder / names[-1], model.task, model.encoder, model.model, trained=model.trained)
-    about = About(models=names, threshold=pipeline.threshold, window=pipeline.window)
+    if pipeline.dictionary is not None:
+        shutil.copyfile(pipeline.dictionary.path, folder / DICTIONARY)
+    about = About(
+        models=names,
+        threshold=pipeline.threshold,
+        window=pipeline.window,
+        assertions=pipeline.assertions,
+        dictionary=pipeline.dictionary is not None,
+    )
     (folder / ABOUT).write_text(json.dumps(about.model_dump(), indent=1) + "\n", encoding="utf-8")
 
 

@@ -18,6 +18,9 @@ import torch
 
 from grandrounds.data.documents import Document, Mention
 from grandrounds.errors import GrandRoundsError
+from grandrounds.pipeline.assertion import assert_mentions
+from grandrounds.pipeline.entities import group_entities
+from grandrounds.pipeline.linking import Dictionary, link_mentions
 from grandrounds.pipeline.windows import extract_in_windows
 from grandrounds.tasks.document_re import DocumentRE
 from grandrounds.tasks.saved import CPU, Extractor
@@ -38,6 +41,10 @@ class Pipeline:
     """What scores lower is left out."""
     window: int = WINDOW
     device: torch.device = CPU
+    assertions: bool = True
+    """Whether mentions that taggers find are marked as negated, possible, family, historical or conditional."""
+    dictionary: Dictionary | None = None
+    """Where mentions get their concepts from."""
     warnings: Counter[str] = field(default_factory=Counter)
     """What was passed over so far, counted."""
 
@@ -92,6 +99,12 @@ class Pipeline:
     def _read(self, documents: list[Document]) -> list[Document]:
         if self.taggers:
             documents = self._tag(documents)
+            if self.assertions:
+                documents = [assert_mentions(document) for document in documents]
+        if self.dictionary is not None:
+            documents = [link_mentions(document, self.dictionary) for document in documents]
+        if self.taggers:
+            documents = [group_entities(document) for document in documents]
         if self.relaters:  # what is asked for is not what a document came with
             documents = [replace(document, relations=()) for document in documents]
         for model in self.relaters:

@@ -11,9 +11,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from grandrounds.data.documents import Span
+from grandrounds.data.documents import ASSERTIONS, Span
 
-CATEGORIES: tuple[str, ...] = ("negated", "possible", "family", "historical", "conditional")
+CATEGORIES = ASSERTIONS
 Side = Literal["forward", "backward"]
 SIDES: tuple[Side, ...] = ("forward", "backward")
 

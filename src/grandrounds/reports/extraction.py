@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 from math import isfinite
 
-from grandrounds.data.documents import Document, Mention, Relation, Span
+from grandrounds.data.documents import ASSERTIONS, Document, Mention, Relation, Span
 from grandrounds.data.pairs import NOT_INCLUDE, PAIRS
 from grandrounds.reports.markup import Html, join, page, tag, text
 from grandrounds.reports.wording import count, plural, short
@@ -112,7 +112,8 @@ def highlighted(document: Document, styles: Mapping[str, str], prefix: str = "")
         for i in reversed(covering[edge]):
             mention = document.mentions[i]
             kind = f"{prefix}m{i} {styles.get(mention.type, 'rest')} l{lanes[i]}"
-            piece = tag("mark", piece, class_=kind, title=_about(mention))
+            said = [name for name in ASSERTIONS if name in mention.attributes] if end == mention.end else []
+            piece = tag("mark", piece, class_=kind, title=_about(document, mention), data_said=", ".join(said) or None)
         last = bisect_right(starts, start) - 1
         inside = last >= 0 and end <= document.sentences[shaded[last]].end
         parts.append((shaded[last] if inside else None, piece))
@@ -141,8 +142,10 @@ def _lanes(mentions: Sequence[Mention]) -> list[int]:
     return lanes
 
 
-def _about(mention: Mention) -> str:
-    reported = (mention.type, mention.concept, mention.attributes.get("score"))
+def _about(document: Document, mention: Mention) -> str:
+    found = document.mention_dict(mention)
+    asserted = [f'{name} ("{found[name]["trigger"]}")' for name in ASSERTIONS if isinstance(found.get(name), dict)]
+    reported = (mention.type, *asserted, mention.concept, mention.attributes.get("score"))
     return " · ".join(part for part in reported if part)
 
 
