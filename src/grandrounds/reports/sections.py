@@ -119,7 +119,7 @@ def ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
         return Html("")
     lines = dict(sorted({run.baseline for run in runs if run.objective == AUC and run.baseline}))
     reported = (
-        "Precision and recall of the most confident answers, more and more of them; the area under a curve is its AUC."
+        "Precision and recall of the N most confident answers, for every N; the area under a curve is its AUC."
     )
     if lines:
         reported += " The dashed line is the share of right answers among all: what any order of them comes to."
