@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -107,13 +108,15 @@ def described(thing: Any) -> list[str]:
     text = thing.__doc__ or ""
     if not text or text.startswith(f"{thing.__name__}("):  # what @dataclass writes where there is no docstring
         text = inspect.getmodule(thing).__doc__ or ""
-    text = inspect.cleandoc(text)
+    text = re.sub(r"^\[\S+\]: (\w)", lambda match: match[1].upper(), inspect.cleandoc(text))  # the heading says it
     return [f"{cell(' '.join(text.partition(chr(10) * 2)[0].split()))}\n"] if text else []
 
 
 def table(found: Iterable[Row]) -> str:
     lines = [f"| `{key}` | {code(kind)} | {code(default)} | {cell(what)} |" for key, kind, default, what in found]
-    return "\n".join(["| key | type | default | |", "|---|---|---|---|", *lines, ""]) if lines else "No options.\n"
+    return (
+        "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *lines, ""]) if lines else "No options.\n"
+    )
 
 
 def code(text: str) -> str:
@@ -133,7 +136,7 @@ def cli_page() -> str:
             f"| {code(names(one))} | {code(default(one))} | {cell(getattr(one, 'help', None) or '')} |"
             for one in command.params
         ]
-        parts += ["| | default | |", "|---|---|---|", *lines, ""]
+        parts += ["| option | default | meaning |", "|---|---|---|", *lines, ""]
     return "\n".join(parts)
 
 

@@ -70,7 +70,10 @@ def weights(folder: Path) -> bytes:
         ("task.max_lenght=64", "unknown config key 'task.max_lenght'; did you mean 'task.max_length'?"),
         ("sites.a.trian=x", "unknown config key 'sites.a.trian'; did you mean 'sites.a.train'?"),
         ("algorithm.name=fedavgg", "unknown algorithm 'fedavgg'; did you mean 'fedavg'?"),
-        ("algorithm.name=mine", "To use an algorithm of your own, name its module with --import"),
+        (
+            "algorithm.name=mine",
+            "unknown algorithm 'mine'; did you mean 'moon'? To use an algorithm of your own, name its module with ",
+        ),
         ("algorithm.step=1", "algorithm 'fedavg' has no options; remove 'step'"),
         ("data.format=pubtater", "data.format: unknown format 'pubtater'; did you mean 'pubtator'?"),
         ("partition.scheme=idd", "partition.scheme: unknown name 'idd'; did you mean 'iid'?"),

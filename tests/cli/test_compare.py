@@ -162,7 +162,7 @@ def test_another_baseline_turns_the_difference_round(compared: tuple[Path, Outco
     folder, outcome = compared
     wanted = ("federation.rounds=1", "--algorithms", "local_only,fedavg", "--seeds", "2", "--baseline", "fedavg")
     reported = run("compare", config, *wanted, "--out", folder).good().stdout
-    assert "F1 less that of fedavg" in reported
+    assert "F1 minus that of fedavg" in reported
     assert "The intervals are over 2 seeds and the units of the test set." in reported
     rows = {row["name"]: row for row in json.loads((folder / "compare.json").read_text())["rows"]}
     before = {row["name"]: row for row in outcome.json()}

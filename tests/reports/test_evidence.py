@@ -68,7 +68,7 @@ def test_the_tables_fit_80_columns_and_say_where_no_difference_can_be_shown(judg
     assert "algorithm F1 95% interval steps examples MB up MB down time" in lines
     feded = row_of(judged, "feded")
     assert f"feded {feded.f1_mean:.3f} {feded.low:.3f} to {feded.high:.3f} 1234 56.8k 40.0 60.0 60 s" in lines
-    assert "F1 less that of fedavg" in lines
+    assert "F1 minus that of fedavg" in lines
     assert "again +0.000 +0.000 to +0.000 1.000 no difference can be shown" in lines
     (said,) = [line for line in lines if line.startswith("feded +")]
     assert said.endswith("< 0.001")

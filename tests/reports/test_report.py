@@ -172,7 +172,7 @@ def test_several_runs_of_ranked_answers_share_a_picture_of_their_curves(tmp_path
     assert "algorithm runs AUC median spread precision recall F1 steps examples MB up MB down time" in reported
     assert "fedavg 2 0.450 0.450 0.071 0.600 0.300 0.400" in reported
     assert "AUC after each round." in reported
-    assert "From the surest answer on" in reported
+    assert "Precision by recall" in reported
     assert "Without a curve, since each site has a model of its own: local_only." in reported
     assert (
         "Here 3 sites learned alone. AUC lies between 0.100 and 0.300, median 0.200, standard deviation 0.100"

@@ -20,7 +20,7 @@ LANGUAGE = {
     "perplexity": "perplexity",
     "accuracy": "masked word pieces found",
     "next_loss": "loss of next-sentence prediction",
-    "next_accuracy": "second segments told apart",
+    "next_accuracy": "second segments recognised",
 }
 
 

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, as one sentence for whoever wrote the file."""
+"""What pydantic finds wrong, as one sentence for the author of the file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A log of everything that travelled: one JSON line a payload, each holding the SHA-256 of the line before.
 
-Editing, deleting or reordering a line breaks the chain; cutting the end is seen by whoever holds a later head (a
+Editing, deleting or reordering a line breaks the chain; a later head, held elsewhere, shows that the end was cut (a
 checkpoint, a result).
 """
 
@@ -94,7 +94,7 @@ def verify(path: Path, head: str | None = None) -> int:
 
 
 def head_of(path: Path) -> str:
-    """What to note down elsewhere: whoever holds it sees whether the log was cut later."""
+    """What to note down elsewhere: it shows whether the log was cut later."""
     lines = path.read_bytes().splitlines()
     return sha256(lines[-1]).hexdigest() if lines else START
 

@@ -67,7 +67,7 @@ class Federation:
     public: PublicSet | None = None
     """What sites may look at beside their own data."""
     watch: Callable[[str], None] = lambda site: None
-    """Told of each site that has answered."""
+    """Called for each site that has answered."""
 
     def cohort(self, sites: Sequence[Registration], round: int, read_only: bool = False) -> RoundCohort:
         return RoundCohort(self, sites, round, read_only)

@@ -316,7 +316,7 @@ class Predictions(Payload):
 @_kind
 @dataclass(frozen=True)
 class PredictedLabels(Payload):
-    """A model's class for every row of the public set, [rows], and nothing of how sure it is."""
+    """A model's class for every row of the public set, [rows], without its confidence."""
 
     kind: ClassVar[str] = "predicted_labels"
     fields: ClassVar[frozenset[str]] = frozenset({"public"})
@@ -410,13 +410,13 @@ DIGEST_BYTES, DIGEST_LETTERS = 16, 16
 @_kind
 @dataclass(frozen=True)
 class BagScores(Payload):
-    """How sure a site is of its best sentence for each of its facts; a fact is a digest under the sites' secret."""
+    """A site's confidence in its best sentence for each of its facts; a fact is a digest under the sites' secret."""
 
     kind: ClassVar[str] = "bag_scores"
     facts: Tensor
     """[facts, 16] bytes, in order, none twice: what order a site keeps its facts in says nothing."""
     values: Tensor
-    """[facts, 2] bytes: how sure, in 256 steps, counted from a zero that only sites know."""
+    """[facts, 2] bytes: the confidence in 256 steps, offset by a value that only sites know."""
 
     def pack(self, compression: Compression) -> Packed:
         return Packed(self.kind, {}, {"facts": self.facts, "values": self.values})

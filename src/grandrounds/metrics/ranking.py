@@ -1,4 +1,4 @@
-"""Held-out evaluation of distant supervision (Mintz et al., 2009): every answer to a bag and a relation, surest first.
+"""Held-out evaluation of distant supervision (Mintz et al., 2009): all answers to bags and relations, best first.
 
 Precision and recall after each answer give a curve; its area (trapezoids between the points, none added at recall 0),
 the same of its first 2,000 points, and the precision of the first N answers are what papers print.
@@ -43,8 +43,8 @@ def ranking_curve(gold: NDArray[np.bool_], scores: NDArray[np.float32]) -> Curve
 
 
 def ranking_order(scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The places of the answers, surest first. Equal scores come in a drawn order, always the same: in that of the
-    file, which often has related pairs first, a model that can't tell answers apart would score well above chance."""
+    """The places of the answers, the most confident first. Equal scores come in a random order, always the same: in the
+    order of the file, which often has related pairs first, a model that scores all alike would be above chance."""
     drawn = np.random.default_rng(0).permutation(scores.size)
     order: NDArray[np.int64] = drawn[np.argsort(-scores.ravel()[drawn], kind="stable")]
     return order

@@ -2,7 +2,7 @@
 
 Sentences of a bag stand together: `bag` is each sentence's bag, 0, 0, 0, 1, 1 ...
 
-    ONE      the sentence surest of the bag's relation (Zeng et al., 2015); in a test, for each relation the surest
+    ONE      the sentence most confident of the bag's relation (Zeng et al., 2015); in a test, of each relation
     AVE      the mean of the sentences (Lin et al., 2016)
     ATT      e_i = x_i A q_r, weights softmax(e) for the bag's relation r (Lin et al., 2016, Eqs. 6 to 9); in a test
              each relation is scored by its own query

@@ -203,7 +203,7 @@ def _all_methods(study: Study) -> tuple[str, dict[str, list[Run]], Sequence[floa
 
 
 def _drawn(top: int | None) -> str:
-    return "all answers" if top is None else f"the surest {top:,} answers"
+    return "all answers" if top is None else f"the {top:,} most confident answers"
 
 
 def _test(runs: Sequence[Run], score: str) -> list[float | None]:

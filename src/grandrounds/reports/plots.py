@@ -63,7 +63,7 @@ def precision_by_recall(title: str, curves: Sequence[Curve], baselines: Mapping[
 
 
 def draw_pr(curves: Sequence[Curve], baselines: Mapping[str, float], axes: Axes) -> None:
-    """Precision over recall from the surest answer on; a baseline is the share of right answers among all."""
+    """Precision over recall, from the most confident answer on; a baseline is the share of right answers among all."""
     axes.set_xlabel("recall")
     axes.set_ylabel("precision")
     axes.set_xlim(0, 1)

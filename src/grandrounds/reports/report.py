@@ -159,7 +159,7 @@ def _diagnosed(runs: Sequence[Run], names: Sequence[str]) -> Html:
 
 def _ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
     picture = ranked(runs, names)
-    return join([tag("h2", "From the surest answer on"), picture]) if picture else Html("")
+    return join([tag("h2", "Precision by recall"), picture]) if picture else Html("")
 
 
 def _travel(runs: Sequence[Run], names: Sequence[str]) -> Html:

@@ -109,9 +109,7 @@ def by_rank(run: Run) -> Html:
     test = run.test
     if test is None or test.auc is None:
         return Html("")
-    return join(
-        [tag("h2", "From the surest answer on"), ranked([run], ["test set"]), _ranking(test), _learners(run, test)]
-    )
+    return join([tag("h2", "Precision by recall"), ranked([run], ["test set"]), _ranking(test), _learners(run, test)])
 
 
 def ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
@@ -120,7 +118,9 @@ def ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
     if not any(curve.points for curve in curves):
         return Html("")
     lines = dict(sorted({run.baseline for run in runs if run.objective == AUC and run.baseline}))
-    reported = "Precision and recall as answers are taken from the surest on; the area under a curve is its AUC."
+    reported = (
+        "Precision and recall of the N most confident answers, for every N; the area under a curve is its AUC."
+    )
     if lines:
         reported += " The dashed line is the share of right answers among all: what any order of them comes to."
     alone = list(dict.fromkeys(name for name, run in zip(names, runs, strict=True) if run.test and run.test.learners))

@@ -170,7 +170,7 @@ def differences(rows: Sequence[ComparisonRow]) -> Table | None:
     if not compared:
         return None
     table = Table(
-        title=Text(f"{words(rows)} less that of {compared[0].baseline}"),
+        title=Text(f"{words(rows)} minus that of {compared[0].baseline}"),
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 0, 0, 1),

@@ -63,6 +63,6 @@ Test AUC **{test.auc:.3f}** on {test.n} pairs with {test.facts} facts; in any or
 {test.baseline_auc:.3f}. Of {DECIDED_ANSWERS}, F1 is {test.f1:.3f} (precision {test.precision:.3f}, recall
 {test.recall:.3f}); the trivial answer, {test.baseline}, has F1 {test.baseline_f1:.3f}.
 
-| ranked from the surest answer on | |
+| ranked from the most confident answer on | |
 |---|---|
 {ranked}"""

@@ -49,7 +49,7 @@ COUNTED = ("steps", "examples", "server_steps", "server_examples", "bytes_up", "
 
 
 class Watcher(Protocol):
-    """Whoever wants to see a run go on: a progress bar, a test."""
+    """Follows the progress of a run: a progress bar, a test."""
 
     def say(self, sentence: str) -> None: ...
     def started(self, setup: ServerSetup, rounds: int, done: int) -> None: ...

@@ -1,4 +1,4 @@
-"""What only some tasks can do. A task has an ability if it has its methods; whoever needs one asks for it by type.
+"""What only some tasks can do. A task has an ability if it has its methods; code that needs one asks for it by type.
 
 An algorithm lists what it needs in `needs`, and `require` checks it before anything is computed. The first sentence of
 an ability's docstring is how `require` speaks of it.

@@ -216,7 +216,7 @@ def _explained(error: Exception, door: Door) -> str:
             cause = cause.__cause__ or cause.__context__
         if cause is not None:
             return (
-                f"whoever answers at {door.address} is not this federation's coordinator, or its certificate has "
+                f"the server at {door.address} is not this federation's coordinator, or its certificate has "
                 f"expired ({cause.verify_message})"
             )
         if "SSL" in str(error) or "WRONG_VERSION" in str(error):
