@@ -12,7 +12,7 @@ import pytest
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.data.formats import read
-from grandrounds.data.formats.docred import parse
+from grandrounds.data.formats.docred import UNPLACED, parse
 from grandrounds.data.formats.source import Warnings
 from grandrounds.errors import DataError
 
@@ -90,6 +90,14 @@ def test_what_is_mended_is_counted():
     }
 
 
+def test_a_relation_of_an_entity_that_is_not_there_is_counted():
+    labels = [{"r": "P1", "h": 0, "t": end} for end in (3, -1, 1)]
+    warnings: Warnings = Counter()
+    (found,) = documents({**ONE, "labels": labels}, warnings=warnings)
+    assert [(relation.head, relation.tail) for relation in found.relations] == [("0", "1")]
+    assert warnings == {UNPLACED: 2}
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
@@ -104,8 +112,6 @@ def test_what_is_mended_is_counted():
         ),
         ("vertexSet", [[mention(1, 3, 5, "PER", "Marie")]], "vertexSet[0][0].pos is 3-5, empty or outside"),
         ("vertexSet", [[mention(1, 3, 3, "PER", "Marie")]], "vertexSet[0][0].pos is 3-3, empty or outside"),
-        ("labels", [{"r": "P1", "h": 0, "t": 3}], "documents[1].labels[0] relates an entity that does not exist"),
-        ("labels", [{"r": "P1", "h": 0, "t": -1}], "documents[1].labels[0] relates an entity that does not exist"),
         ("labels", [{"r": "P1", "h": 0, "t": 1, "evidence": [2]}], "labels[0].evidence names a sentence that does not"),
         ("labels", [{"r": "P1", "h": True, "t": 1}], "documents[1].labels[0].h must be a whole number"),
     ],
@@ -113,7 +119,7 @@ def test_what_is_mended_is_counted():
 def test_what_does_not_fit_is_refused_with_file_and_place(key: str, value: object, message: str):
     with pytest.raises(DataError) as refusal:
         documents(ONE, {**ONE, key: value})
-    assert str(refusal.value).startswith("a.json: ")
+    assert str(refusal.value).startswith("a.json:1: ")
     assert message in str(refusal.value)
     assert "Marie" not in str(refusal.value)
 
@@ -121,5 +127,5 @@ def test_what_does_not_fit_is_refused_with_file_and_place(key: str, value: objec
 def test_broken_json_is_refused_with_its_line():
     with pytest.raises(DataError, match=r"^a.json:2: not JSON at column 1 .*; the file is one list of documents"):
         list(parse("[\n", Path("a.json"), Counter()))
-    with pytest.raises(DataError, match=r"^a.json: documents must be a list"):
+    with pytest.raises(DataError, match=r"^a.json:1: not JSON at column 1 .*; the file is one list of documents"):
         list(parse("{}", Path("a.json"), Counter()))

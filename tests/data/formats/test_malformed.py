@@ -355,14 +355,14 @@ def test_brat_has_a_place_for_every_line(files):
         kept = document.attributes.get("brat", "")
         between_events = warnings["relations between events kept for writing, of no other use here"]
         assert kinds["T"] == len(document.mentions)
-        assert kinds["R"] == len(document.relations) + between_events
+        assert kinds["R"] == len(document.relations) + between_events + warnings[brat.UNPLACED]
         assert kinds["E"] + kinds["#"] <= len(filled(kept))
         own = {"brat_id", "brat_roles", "brat_event", "concept_name"}
         holders = (*document.mentions, *document.relations)
         attributes = sum(len(holder.attributes.keys() - own) for holder in holders)
         concepts = sum(mention.concept.count("|") + 1 for mention in document.mentions if mention.concept)
         reported = warnings["attributes given twice, of which the first was kept"]
-        reported += warnings["attributes of events kept for writing, of no other use here"]
+        reported += warnings["attributes of events kept for writing, of no other use here"] + warnings[brat.OF_UNPLACED]
         assert kinds["A"] + kinds["M"] + kinds["N"] <= attributes + concepts + reported
         ids = [{document.mentions[i].id for i in entity.mentions} for entity in document.entities]
         for line in filled(ann):
@@ -403,7 +403,8 @@ def test_i2b2_has_a_place_for_every_line(files):
     if done := attempt(files, parse):
         (text, con, rel), (document,), warnings = done
         assert len(filled(con)) == len(document.mentions) + warnings["concepts given twice, kept once"]
-        assert len(filled(rel)) == len(document.relations) + warnings["relations given twice, kept once"]
+        reported = warnings["relations given twice, kept once"] + warnings[i2b2_2010.UNPLACED]
+        assert len(filled(rel)) == len(document.relations) + reported
         covered = {i for start, end in document.sentences for i in range(start, end)}
         assert all(i in covered for i, character in enumerate(text) if not character.isspace())
 
@@ -428,8 +429,8 @@ def test_docred_has_a_place_for_every_record(files):
         for row, document in zip(rows, documents, strict=True):
             assert len(row["sents"]) == len(document.sentences)
             assert [len(entity) for entity in row["vertexSet"]] == [len(e.mentions) for e in document.entities]
-            twice = warnings["relations given twice, of which the first was kept"]
-            assert len(row.get("labels", [])) == len(document.relations) + twice
+            reported = warnings["relations given twice, of which the first was kept"] + warnings[docred.UNPLACED]
+            assert len(row.get("labels", [])) == len(document.relations) + reported
 
 
 @many(NRE)

@@ -105,7 +105,7 @@ def _without(key: str) -> str:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (_without("relation"), "a.json: sentences\\[1\\] lacks 'relation'"),
+        (_without("relation"), "a.json:1: sentences\\[1\\] lacks 'relation'"),
         (json.dumps([{**BERE[0], "tail": {"word": "", "id": "P1"}}]), "sentences\\[0\\].tail has an empty id or word"),
         (json.dumps([{**BERE[0], "head": "xenomab"}]), "sentences\\[0\\].head must be an object"),
         (json.dumps([{**BERE[0], "relation": ""}]), "sentences\\[0\\]: an empty relation"),
