@@ -57,8 +57,10 @@ def wire(megabytes: int, repeats: int = 20) -> dict[str, Any]:
         make_authority(root, "benchmark")
         issue_certificate(root, ["127.0.0.1"])
         keys = {public_bytes(make_key(root / f"{name}.key", root / f"{name}.pub")): name for name in NAMES}
-        link = SuperLink(root, "127.0.0.1", port, (root / "ca.crt", root / "server.crt", root / "server.key"))
-        grid = link.open_run(list(keys))
+        tls = root / "ca.crt", root / "server.crt", root / "server.key"
+        link = SuperLink(root, "127.0.0.1", port, tls, list(keys))
+        grid = link.open_run()
+        grid.largest = 1 << 34
         processes = [subprocesses.start(site, f"127.0.0.1:{port}", folder, name, daemon=True) for name in NAMES]
         try:
             over = OverGrid(grid, Roster(grid, keys), root / "spool")

@@ -67,10 +67,8 @@ def measure(away: float, absence: float) -> dict[str, Any]:
         hosts = Hosts(Path(folder), "tiny", federation__rounds=6, federation__absence=absence, training__epochs=6)
         hosts.found("--bind", "0.0.0.0", host=ADDRESSES["coordinator"])
         metrics, logs = hosts.root / "run" / "metrics.jsonl", {name: Path(folder, f"{name}.log") for name in ADDRESSES}
-        data = {site: ("--data", hosts.folder / f"{site}.jsonl", "--format", "json") for site in SITES}
-        sites = [
-            within(site, logs[site], "site", "join", hosts.enrolment(site), *data[site], "--accept") for site in SITES
-        ]
+        data = {site: ("--data", hosts.folder / f"{site}.jsonl", "--format", "json", "--accept") for site in SITES}
+        sites = [within(site, logs[site], "site", "join", hosts.enrolment(site), *data[site]) for site in SITES]
         coordinator = within("coordinator", logs["coordinator"], "coordinator", hosts.root, "--json")
         until(lambda: metrics.exists() and len(metrics.read_text().splitlines()) >= 2, 180)
         cable("mercy", "down")

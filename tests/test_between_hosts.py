@@ -172,7 +172,7 @@ def test_an_expired_certificate_is_refused_by_both_sides(found: Found) -> None:
         "from grandrounds.deployment import consortium\n"
         "consortium.Consortium.check_certificate = lambda self: None\n"
         "from grandrounds.deployment.flower import superlink\n"
-        "superlink.SuperLink.open_run = lambda self, keys: __import__('time').sleep(60)\n"
+        "superlink.SuperLink.open_run = lambda self: __import__('time').sleep(60)\n"
     )
     hosts.running["coordinator"] = start("coordinator", hosts.root, prelude=blind)
     site = hosts.join("mercy")

@@ -164,7 +164,9 @@ def test_the_command_names_file_and_line_of_a_difference(tmp_path: Path) -> None
     lines[0] = "# All claims hold"
     ledger.write_text("\n".join(lines) + "\n", encoding="utf-8")
     readme = (tmp_path / "README.md").read_text(encoding="utf-8")
-    (tmp_path / "README.md").write_text(readme.replace("| FedED | predictions |", "| FedED | notes |"), encoding="utf-8")
+    (tmp_path / "README.md").write_text(
+        readme.replace("| FedED | predictions |", "| FedED | notes |"), encoding="utf-8"
+    )
     at = readme[: readme.index("<!-- table: demo")].count("\n") + 1
     assert [(str(p.file), p.line) for p in problems(tmp_path)] == [("README.md", at), ("docs/results/claims.md", 1)]
     assert list(problems(tmp_path, write=True))

@@ -1,28 +1,72 @@
-"""SuperLink's port is open to sites; all else is for who knows the coordinator's secret."""
+"""SuperLink's port is open to sites with a key; all else is for who knows the coordinator's secret. Strangers' bodies
+are never read."""
 
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from flwr.common.constant import TIMESTAMP_HEADER
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
 
-from grandrounds.deployment.flower.guard import HEADER, Guard
+from grandrounds.deployment.flower.guard import HEADER, MOST_AT_ONCE, REFUSED, Guard
+from grandrounds.deployment.flower.node import Door, _explained
+from grandrounds.deployment.keys import public_bytes
+
+KEY = ec.generate_private_key(ec.SECP384R1())
+MEGABYTE = b"x" * (1 << 20)
 
 
-def status(path: str, headers: dict[str, str]) -> int:
-    """What a request gets: 200 from the app behind the guard."""
+def signed(key: ec.EllipticCurvePrivateKey = KEY, late: float = 0.0, **more: str) -> dict[str, str]:
+    """The headers of a site's request."""
+    stamp = (datetime.now(UTC) - timedelta(seconds=late)).isoformat()
+    signature = key.sign(stamp.encode(), ec.ECDSA(hashes.SHA256()))
+    return {
+        FLEET_HTTP_PUBLIC_KEY_HEADER: b64encode(public_bytes(key.public_key())).decode(),
+        TIMESTAMP_HEADER: stamp,
+        FLEET_HTTP_SIGNATURE_HEADER: b64encode(signature).decode(),
+        "content-length": "9",
+        **more,
+    }
+
+
+def status(path: str, headers: dict[str, str], method: str = "POST") -> int:
+    """What a request gets: 200 from the app behind the guard, which reads all of it, as Flower does."""
+    return exchange(path, headers, method)[0]
+
+
+def exchange(path: str, headers: dict[str, str], method: str = "POST") -> tuple[int, str, int]:
+    """Status, why it was refused, and how many megabytes were read of a request of 1.2 GB."""
     sent: list[dict[str, Any]] = []
+    read = 0
+
+    async def receive() -> dict[str, Any]:
+        nonlocal read
+        read += 1
+        return {"type": "http.request", "body": MEGABYTE, "more_body": read < 1200}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "path": path, "headers": [(k.encode(), v.encode()) for k, v in headers.items()]}
-    asyncio.run(Guard(app, "the secret")(scope, None, send))
-    return int(sent[0]["status"])
+    given = [(k.encode(), v.encode()) for k, v in headers.items()]
+    scope = {"type": "http", "path": path, "method": method, "headers": given}
+    guard = Guard(app, "the secret", [public_bytes(KEY.public_key()).decode()])
+    asyncio.run(guard(scope, receive, send))
+    why = dict(sent[0]["headers"]).get(REFUSED.encode(), b"").decode()
+    return int(sent[0]["status"]), why, read
 
 
 @pytest.mark.parametrize(
@@ -43,6 +87,79 @@ def test_what_is_not_for_sites_asks_for_the_secret(path: str) -> None:
     assert status(path, {HEADER: "the secret"}) == 200
 
 
-@pytest.mark.parametrize("path", ["/v1/fleet/pull-messages", "/v1/fleet/activate-node", "/health"])
-def test_what_is_for_sites_is_open(path: str) -> None:
-    assert status(path, {}) == 200
+@pytest.mark.parametrize("path", ["/v1/fleet/pull-messages", "/v1/fleet/activate-node"])
+def test_what_is_for_sites_is_open_to_a_registered_key(path: str) -> None:
+    assert status(path, signed()) == 200
+    assert status("/health", {}, "GET") == 200
+
+
+OTHER = ec.generate_private_key(ec.SECP384R1())
+STRANGERS: list[tuple[dict[str, str], int, str]] = [
+    ({}, 401, "key"),
+    ({"content-length": "1200000000"}, 401, "key"),
+    (signed(OTHER), 401, "key"),
+    ({**signed(), FLEET_HTTP_SIGNATURE_HEADER: "AAAA"}, 401, "key"),
+    ({**signed(), FLEET_HTTP_SIGNATURE_HEADER: "é"}, 401, "key"),
+    ({**signed(), TIMESTAMP_HEADER: "yesterday"}, 401, "key"),
+    (signed(late=3600), 401, "clock"),
+    (signed(late=-3600), 401, "clock"),
+    (signed(**{"content-length": "1200000000"}), 413, "more than 33554432 bytes"),
+    (signed(**{"content-length": "9" * 5000}), 413, "more than 33554432 bytes"),
+    (signed(**{"content-length": "-1"}), 411, "say how long it is"),
+    (signed(**{"transfer-encoding": "chunked"}), 411, "say how long it is"),
+    ({name: value for name, value in signed().items() if name != "content-length"}, 411, "say how long it is"),
+]
+
+
+@pytest.mark.parametrize(("headers", "code", "why"), STRANGERS)
+def test_a_strangers_body_is_never_read(headers: dict[str, str], code: int, why: str) -> None:
+    assert exchange("/v1/fleet/push-object", headers) == (code, why, 0)
+
+
+def test_the_open_pages_take_no_body() -> None:
+    assert exchange("/health", {"content-length": "1200000000"}) == (413, "more than 0 bytes", 0)
+    assert exchange("/health/x", {}, "GET")[0] == 403
+
+
+def test_so_many_at_once_and_no_more() -> None:
+    async def crowd() -> list[int]:
+        hold, codes = asyncio.Event(), list[int]()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await hold.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        async def send(message: dict[str, Any]) -> None:
+            codes.extend([message["status"]] if "status" in message else [])
+
+        guard = Guard(app, "the secret", [public_bytes(KEY.public_key()).decode()])
+        scope = {"type": "http", "path": "/health", "method": "GET", "headers": []}
+        tasks = [asyncio.create_task(guard(scope, None, send)) for _ in range(MOST_AT_ONCE + 9)]
+        await asyncio.sleep(0)
+        hold.set()
+        await asyncio.gather(*tasks)
+        return codes
+
+    codes = asyncio.run(crowd())
+    assert (codes.count(503), codes.count(200)) == (9, MOST_AT_ONCE)
+
+
+@pytest.mark.parametrize(
+    ("code", "refused", "sentence"),
+    [
+        (401, "key", "does not know this site's key"),
+        (401, "clock", "this machine's clock is"),
+        (401, "", "another process serves with this site's key"),
+        (412, "", "another process serves with this site's key"),
+    ],
+)
+def test_a_site_hears_what_is_wrong(tmp_path: Path, code: int, refused: str, sentence: str) -> None:
+    headers = {
+        "date": format_datetime(datetime.now(UTC) - timedelta(hours=1)),
+        **({REFUSED: refused} if refused else {}),
+    }
+    response = httpx.Response(code, headers=headers, request=httpx.Request("POST", "https://x"))
+    error = httpx.HTTPStatusError("", request=response.request, response=response)
+    said = _explained(error, Door("x:1", None, None, tmp_path))
+    assert sentence in said
+    assert ("3600 s ahead" in said or "3601 s ahead" in said) == (refused == "clock")

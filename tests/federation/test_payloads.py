@@ -35,6 +35,7 @@ from grandrounds.federation.payloads import (
     Selection,
     Tensors,
     VocabularyCounts,
+    largest_upload,
     unpack,
 )
 
@@ -588,3 +589,13 @@ def test_rows_come_with_a_digest_and_no_other_text() -> None:
     for wrong in ("x" * 1000, 7):
         with pytest.raises(PayloadError, match="a digest of the table"):
             unpack(Packed("parameters", {"since": {"w": wrong}}, rows), tables)
+
+
+def test_an_upload_may_be_as_large_as_what_is_declared_and_no_larger() -> None:
+    expected = Expected({"w": (1000, 100)}, classes=9, public=(500, "d"), tables=frozenset({"w"}))
+    most = largest_upload(expected, examples=40)
+    assert most == 8 * 100_000 + 8 * 1000 + 4 * 500 * 9 + 40 * 18 + 8 * 9 + (1 << 23)
+    assert Parameters({"w": some(1000, 100)}).pack("fp32").nbytes < most
+    data = Packed("parameters", {}, {"w": torch.ones(most // 4)}).to_bytes()
+    with pytest.raises(PayloadError, match=f"is over the budget of {most}"):
+        Packed.from_bytes(data, most)

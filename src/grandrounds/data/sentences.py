@@ -8,7 +8,9 @@ with BC5CDR.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Literal
 
 from grandrounds.data.documents import Span
@@ -116,17 +118,23 @@ def _hard_breaks(text: str, breaks: Breaks) -> Iterator[int]:
 
 
 def _outside(cuts: Sequence[int], kept: Sequence[Span]) -> list[int]:
-    """The cuts that lie inside no kept span; touching one is no harm."""
-    inside: set[int] = set()
+    """The cuts, which are in order, that lie inside no kept span; touching one is no harm."""
+    opened = [0] * (len(cuts) + 1)  # how many more spans are open from this cut on: overlapping ones cost no more
     for start, end in kept:
-        inside.update(cut for cut in cuts if start < cut < end)
-    return [cut for cut in cuts if cut not in inside]
+        first, last = bisect_right(cuts, start), bisect_left(cuts, end)
+        if first < last:
+            opened[first] += 1
+            opened[last] -= 1
+    return [cut for cut, open_here in zip(cuts, accumulate(opened), strict=False) if not open_here]
 
 
 def _fill(text: str, kept: Sequence[Span]) -> str:
-    characters = list(text)
-    for start, end in kept:
-        characters[start:end] = "x" * len(characters[start:end])
+    characters, done = list(text), 0
+    for start, end in sorted(kept):
+        first, last = max(start, done), min(end, len(text))
+        if first < last:
+            characters[first:last] = "x" * (last - first)
+            done = last
     return "".join(characters)
 
 

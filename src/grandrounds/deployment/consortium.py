@@ -44,6 +44,7 @@ from grandrounds.deployment.terms import Terms, read_terms, write_terms
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.files import write_whole
+from grandrounds.federation.payloads import largest_upload
 from grandrounds.registry import TASKS
 from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.loop import RoundLoop
@@ -247,9 +248,10 @@ def coordinate(
             watcher.say(f"this run is already finished: {folder.path}")
             return finished
         setup = server_setup(config, Path(founded.data), terms)
-        link = SuperLink(consortium.folder, founded.bind, founded.port, consortium.tls)
+        public = [public_bytes(key) for key in keys.values()]
+        link = SuperLink(consortium.folder, founded.bind, founded.port, consortium.tls, public)
         stack.callback(link.close)
-        grid = link.open_run([public_bytes(key) for key in keys.values()])
+        grid = link.open_run()
         roster = Roster(grid, {public_bytes(key): site for site, key in keys.items()})
 
         def idle() -> None:
@@ -276,6 +278,9 @@ def coordinate(
         folder.claim(config)  # the sites fit: from here on there is a run to go on with
         table = [SiteRow(site.site, site.counts["notes"], site.counts["examples"], {}) for site in sites]
         left_out = sorted(set(founded.sites) - {site.site for site in sites})
+        most = largest_upload(setup.expected, max(site.counts["examples"] for site in sites))
+        transport.largest, grid.largest = most, grid.largest + 4 * most
+        setup = replace(setup, expected=replace(setup.expected, max_bytes=most))
         setup = replace(setup, table=table, left_out=left_out, at_sites=_at_all(sites, config))
         result = RoundLoop(config, folder, setup, sites, transport, watcher, terms.digest).go()
         handshake.close()

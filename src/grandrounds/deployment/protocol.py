@@ -128,8 +128,9 @@ class Answered(_Model):
     def of(cls, answer: Answer) -> Answered:
         return cls(**{**answer.note(), "work": tuple(answer.work)})
 
-    def answer(self, site: str, payloads: Sequence[bytes]) -> Answer:
-        return Answer.of(site, tuple(map(Packed.from_bytes, payloads)), self.model_dump())
+    def answer(self, site: str, payloads: Sequence[bytes], most: int = 1 << 34) -> Answer:
+        """PayloadError where a payload has more than `most` bytes, or is none."""
+        return Answer.of(site, tuple(Packed.from_bytes(data, most) for data in payloads), self.model_dump())
 
 
 class Secrets(_Model):

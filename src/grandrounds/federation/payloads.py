@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
+from math import prod
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import torch
@@ -533,6 +534,16 @@ class Done(Payload):
         if packed.tensors:
             raise PayloadError("'done' carries nothing")
         return cls()
+
+
+def largest_upload(expected: Expected, examples: int) -> int:
+    """Bytes that a payload of a site may have: by what is declared, and for bag scores by how many examples a site has
+    at most, since it has no more facts than that."""
+    widest = 8  # bytes of an integer; floats have four
+    weights = sum(widest * prod(shape) for shape in (*expected.manifest.values(), *expected.tensors.values()))
+    indices = sum(widest * expected.manifest[name][0] for name in expected.tables)
+    answers = 4 * expected.public[0] * max(expected.classes, 2)
+    return weights + indices + answers + examples * (DIGEST_BYTES + 2) + widest * expected.classes + MOST_LAYOUT
 
 
 def _header(text: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ escaped; this is mended. Times of sections (SECTIME) repeat others and are not r
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -36,8 +37,9 @@ SECTIONS = "times of sections (SECTIME) left unread"
 OTHERS = "tags of other names left unread"
 TWICE = "relations given twice, kept once"
 
-# A value may hold a bracket that should have been escaped, but never the next tag.
-_ATTRIBUTE = re.compile(r'(\w+)="((?:(?!<\w+\s+id=).)*?)"(?=\s+\w+="|\s*/?>)', re.DOTALL)
+_ATTRIBUTE = re.compile(r'(?<!\w)(\w+)="')
+_VALUE_END = re.compile(r'"(?=\s+\w+="|\s*/?>)')
+_TAG = re.compile(r"<\w+\s+id=")
 
 
 class _Tag(NamedTuple):
@@ -94,7 +96,7 @@ def _parsed(content: str, path: Path, warnings: Warnings) -> tuple[str, list[_Ta
     except expat.ExpatError:
         before, end, tags = content.rpartition("]]>")
     try:
-        mended = _xml(before + end + _ATTRIBUTE.sub(_escaped, tags), path)
+        mended = _xml(before + end + _mended(tags), path)
     except expat.ExpatError as error:
         problem = f"not XML ({expat.ErrorString(error.code)}); compare with the file as released"
         raise DataError(problem, path=path, line=error.lineno) from None
@@ -102,8 +104,21 @@ def _parsed(content: str, path: Path, warnings: Warnings) -> tuple[str, list[_Ta
     return mended
 
 
-def _escaped(attribute: re.Match[str]) -> str:
-    return f"{attribute[1]}={quoteattr(align.unescaped(attribute[2]))}"
+def _mended(tags: str) -> str:
+    """A value may hold a bracket that should have been escaped, but never the next tag. Ends are found once: a pattern
+    for name and value would look for the same end again from every name."""
+    ends, starts = ([found.start() for found in one.finditer(tags)] for one in (_VALUE_END, _TAG))
+    out, done = [], 0
+    for attribute in _ATTRIBUTE.finditer(tags):
+        first = attribute.end()
+        place, following = bisect_left(ends, first), bisect_left(starts, first)
+        end = ends[place] if place < len(ends) else len(tags)
+        if attribute.start() < done or end >= (starts[following] if following < len(starts) else len(tags)):
+            continue
+        value = quoteattr(align.unescaped(tags[first:end]))
+        out += [tags[done : attribute.start()], f"{attribute[1]}={value}"]
+        done = end + 1
+    return "".join([*out, tags[done:]])
 
 
 def _xml(content: str, path: Path) -> tuple[str, list[_Tag]]:

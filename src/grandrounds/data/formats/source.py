@@ -7,19 +7,21 @@ and logs travel.
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import Path
-from typing import Literal
+from typing import Any, BinaryIO, Literal
 
 from grandrounds.data.documents import Document
 from grandrounds.errors import DataError
 
+MOST_TIMES, SMALL = 100, 1 << 26
+"""How many times its own size a gzip file may unpack to, unless that is little."""
 Warnings = Counter[str]
 """What a reader or writer skipped, joined or made up: a phrase -> how many."""
 
@@ -109,15 +111,15 @@ class Format:
 
 def load(path: Path) -> str:
     """The text of a UTF-8 file, gzipped or not, with its line ends as they are."""
-    with _reported(path):
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    with opened(path) as file:
+        data = file.read()
     return decode(data, path)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[gzip.GzipFile | BufferedReader]:
+def opened(path: Path) -> Iterator[BinaryIO]:
     """The bytes of such a file, to be read piece by piece."""
-    with _reported(path), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    with _reported(path), _opened(path) as file:
         yield file
 
 
@@ -132,6 +134,38 @@ def stream(path: Path) -> Iterator[str]:
                 raise not_utf8(start + error.start, path, i) from None
             start += len(line)
             yield (text.removeprefix("\ufeff") if i == 1 else text).removesuffix("\n").removesuffix("\r")
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Of a regular file: a pipe or a device would be waited for without end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError("not a regular file; name one", path=path)
+    if path.suffix != ".gz":
+        return path.open("rb")
+    most = max(MOST_TIMES * path.stat().st_size, SMALL)
+    return io.BufferedReader(_Bounded(gzip.open(path), most, path))
+
+
+class _Bounded(io.RawIOBase):
+    """What a gzip file holds, as far as a text can be packed: text shrinks to a tenth, not to a thousandth."""
+
+    def __init__(self, file: gzip.GzipFile, most: int, path: Path) -> None:
+        self._file, self._left, self._most, self._path = file, most, most, path
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        got = self._file.readinto(buffer)
+        self._left -= got
+        if self._left < 0:
+            problem = f"unpacks to more than {self._most:,} bytes, which no text does; unpack it yourself"
+            raise DataError(problem, path=self._path)
+        return got
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 @contextmanager

@@ -141,6 +141,8 @@ class OverGrid:
         self.roster = roster
         self.registered: dict[str, str] = {}
         """Digests of what sites registered, which every answer must repeat."""
+        self.largest = 1 << 34
+        """Bytes of a payload from a site; less, once it is known what they can be."""
         self._grid, self._spool, self._poll, self._idle = grid, spool, poll, idle
         self._deadline, self._absence = deadline, absence
         self._session, self._number = secrets.token_hex(8), 0
@@ -181,7 +183,7 @@ class OverGrid:
         try:
             if not isinstance(received.message, Answered):
                 raise PayloadError("it is not an answer to an ask")
-            answer = received.message.answer(received.site, received.payloads)
+            answer = received.message.answer(received.site, received.payloads, self.largest)
         except Exception as problem:  # of one site's making: the others' round goes on
             return Answer(received.site, lost=f"rejected: {_why(problem)}")
         known = self.registered.get(received.site)

@@ -9,6 +9,7 @@ Any release may move these, so `flwr` is pinned to one version, and a test names
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from flwr.app.message import remove_content_from_message
@@ -53,10 +54,13 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 
-def run_superlink(middleware: Callable[[], tuple[Any, ...]]) -> None:
-    """Flower's SuperLink with this middleware. Its database and web server are imported only where it runs."""
+def run_superlink(middleware: Callable[[], tuple[Any, ...]], connections: int) -> None:
+    """Flower's SuperLink with this middleware and so many connections at most. Its database and web server are imported
+    only where it runs."""
+    import uvicorn
     from flwr.superlink import extensions
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
     extensions.get_middleware = middleware
+    uvicorn.run = partial(uvicorn.run, limit_concurrency=connections)
     flower_superlink()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import httpx
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from grandrounds.deployment.flower.guard import REFUSED
 from grandrounds.deployment.flower.internals import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
@@ -198,15 +200,28 @@ class _Connection:
                 self._client.SendNodeHeartbeat(request)
 
 
+def _off(response: httpx.Response) -> str:
+    """How far our clock is from the one that wrote the answer."""
+    try:
+        seconds = time.time() - parsedate_to_datetime(response.headers["date"]).timestamp()
+    except (KeyError, ValueError, TypeError):
+        return "off"
+    return f"{abs(seconds):.0f} s {'ahead' if seconds > 0 else 'behind'}, too far"
+
+
 def _explained(error: Exception, door: Door) -> str:
     """What is wrong, in a sentence for the hospital's engineer."""
     if isinstance(error, httpx.HTTPStatusError):
         status = error.response.status_code
-        if status in (401, 412):
+        refused = error.response.headers.get(REFUSED, "")
+        if refused == "key":
+            return f"the coordinator at {door.address} does not know this site's key (has it got our public key?)"
+        if refused == "clock":
             return (
-                f"the coordinator at {door.address} does not know this site's key (has it got our public key?), or "
-                "another process serves with it"
+                f"this machine's clock is {_off(error.response)} from that of the coordinator at {door.address}; set it"
             )
+        if status in (401, 412):
+            return f"another process serves with this site's key at {door.address}; stop one of them"
         return f"the coordinator at {door.address} answers with status {status}"
     if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and door.ca is None:
         return f"{door.address} broke off: it may speak TLS, and this site's enrolment says plaintext"

@@ -6,6 +6,7 @@ for a secret that is made anew at each start: who can reach the port can't submi
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
@@ -78,8 +79,12 @@ client = ClientApp()
 class SuperLink:
     """A running SuperLink; it ends with this process."""
 
-    def __init__(self, folder: Path, bind: str, port: int, tls: tuple[Path, Path, Path] | None) -> None:
-        """`tls` are the CA's certificate, the server's and its key; without it everything travels in the open."""
+    def __init__(
+        self, folder: Path, bind: str, port: int, tls: tuple[Path, Path, Path] | None, keys: Sequence[bytes]
+    ) -> None:
+        """`tls` are the CA's certificate, the server's and its key; without it everything travels in the open. `keys`
+        are the sites' public ones."""
+        self._keys = keys
         self._secret, self._folder = secrets.token_hex(32), folder
         self._ca = tls[0].read_bytes() if tls else None
         self._address = f"{'127.0.0.1' if bind in EVERYWHERE else bind}:{port}"
@@ -101,16 +106,17 @@ class SuperLink:
             start_new_session=True,  # Ctrl-C is ours to handle
         )
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{self._secret}\n".encode())
+        told = {"secret": self._secret, "keys": [key.decode() for key in keys]}
+        self._process.stdin.write(f"{json.dumps(told)}\n".encode())
         self._process.stdin.flush()  # and stays open: it ends when we do
         self._heartbeat: HeartbeatSender | None = None
 
-    def open_run(self, keys: Sequence[bytes]) -> HttpGrid:
+    def open_run(self) -> Grid:
         """Register the sites' public keys, start a run, and take the part of its server."""
         control = self._client(ControlHttpClient)
         self._wait(control)
         self.check()  # it may be another's SuperLink that answered
-        for key in keys:
+        for key in self._keys:
             control.RegisterNode(RegisterNodeRequest(public_key=key))
         app = self._folder / "flower" / "app"
         (app / "grandrounds_app").mkdir(parents=True, exist_ok=True)
@@ -121,7 +127,7 @@ class SuperLink:
         acquired = self._client(RuntimeHttpClient).AcquireTask(
             AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
         )
-        grid = _Grid(self._address, self._ca, acquired.token, _Secret(self._secret))
+        grid = Grid(self._address, self._ca, acquired.token, _Secret(self._secret))
         given = grid.client.PullTaskInput(PullTaskInputRequest())
         grid.set_run(run_from_proto(given.run))
         TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, given.run.run_id  # what messages are stamped with
@@ -178,8 +184,12 @@ class _Secret:
         return call_next(context)
 
 
-class _Grid(HttpGrid):
-    """Flower's, but that it never waits for a reply whose sender was killed while sending it."""
+class Grid(HttpGrid):
+    """Flower's, but that it never waits for a reply whose sender was killed while sending it, and takes none that is
+    larger than a reply can be."""
+
+    largest = guard.MOST_BODY
+    """Bytes of a reply with all its payloads; more is known once sites have registered."""
 
     def __init__(self, address: str, ca: bytes | None, token: str, secret: _Secret) -> None:
         super().__init__(address, ca is None, ca, token=token)
@@ -209,15 +219,18 @@ class _Grid(HttpGrid):
         fetch = make_pull_object_fn_protobuf(self.client.PullObject, self.node, run)
         with suppress(ObjectUnavailableError, ObjectPullError):
             for name in coming.objects:
-                if name not in coming.contents:
+                if name not in coming.contents and not coming.too_large:
                     coming.contents[name] = fetch(name)
-        return len(coming.contents) == len(set(coming.objects))
+                    coming.too_large = sum(map(len, coming.contents.values())) > self.largest
+        return coming.too_large or len(coming.contents) == len(set(coming.objects))
 
     def _inflated(self, name: str, coming: _Coming) -> Message:
         self.client.ConfirmMessageReceived(
             ConfirmMessageReceivedRequest(node=self.node, run_id=self.run.run_id, message_object_id=name)
         )
         try:
+            if coming.too_large:
+                raise ValueError
             message = inflate_object_from_contents(name, coming.contents)
             if not isinstance(message, Message):
                 raise TypeError
@@ -254,6 +267,7 @@ class _Coming:
     reply_to: str
     objects: Sequence[str]
     contents: dict[str, bytes] = field(default_factory=dict)
+    too_large: bool = False
 
 
 class _Again:
