@@ -17,9 +17,10 @@ from grandrounds.data.formats.pair_sentence import End, pair_document
 from grandrounds.data.synthetic.bags import synthesize_bags
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.federation.learner import Split
+from grandrounds.metrics.significance import scorer
 from grandrounds.models.encoder import Encoder
 from grandrounds.simulation.prepare import prepare
-from grandrounds.tasks.distant_re import NOT_ONE_PAIR, DistantRE, DistantREOptions
+from grandrounds.tasks.distant_re import NOT_ONE_PAIR, UNSEEN, DistantRE, DistantREOptions
 from grandrounds.tasks.sentence_re import SentenceRE, SentenceREOptions
 from tests.conftest import DISTANT_RE, TinyConfig, corpus
 
@@ -68,9 +69,66 @@ def test_documents_that_are_not_one_pair_are_counted_and_left_out() -> None:
     assert (len(examples), notes) == (1, {NOT_ONE_PAIR: 1})
 
 
-def test_a_relation_that_is_not_in_the_label_set_is_an_error() -> None:
-    with pytest.raises(DataError, match="'eats' is not in the label set"):
-        task().examples([stated("aspirin eats cox", "aspirin", "cox", "eats")])
+def test_a_relation_that_the_label_set_lacks_is_counted_and_can_not_be_trained_on(words: Encoder) -> None:
+    made = task()
+    examples, notes = made.examples([stated("aspirin eats cox", "aspirin", "cox", "eats")])
+    assert notes == {UNSEEN: 1}
+    features = made.features(examples, words)
+    with pytest.raises(DataError, match=r"'eats' of the training data is not in the label set \(binds, blocks\)"):
+        made.bags(features, np.arange(1))
+    assert made.label_counts(features, np.arange(1)).tolist() == [0, 0, 0]
+
+
+def test_facts_of_unseen_relations_are_missed(words: Encoder) -> None:
+    made = task(precision_at=[1])
+    given = [
+        stated("aspirin binds cox", "aspirin", "cox", "binds"),
+        stated("aspirin eats cox", "aspirin", "cox", "eats"),
+        stated("aspirin really eats cox", "aspirin", "cox", "eats"),
+        stated("aspirin and cox", "aspirin", "cox", "owns", ("D2", "G2")),
+    ]
+    features = made.features(made.examples(given)[0], words)
+    p = logits_of([[0.1, 0.8, 0.1], [0.8, 0.1, 0.1], [0.8, 0.1, 0.1], [0.3, 0.1, 0.6]])
+    score = made.score(made.counts(p, features, np.arange(4)))
+    # Three facts, of which one can be said; 0.8 (right) and 0.6 are.
+    assert (score["n"], score["facts"], score["recall"], score["precision"]) == (2, 3, pytest.approx(1 / 3), 0.5)
+    assert score["curve"]["recall"] == pytest.approx([1 / 3])
+    assert set(score["per_class"]) == {"binds", "blocks"}
+    outcomes = made.outcomes(p, features, np.arange(4), np.arange(4))
+    assert outcomes.columns["missed"].tolist() == [1, 1]
+    every_pair_once = np.ones((1, len(outcomes)), dtype=np.int64)
+    assert scorer(outcomes)(every_pair_once).tolist() == pytest.approx([score["auc"]])
+
+
+def test_scores_are_told_by_relation(words: Encoder) -> None:
+    made = task(precision_at=[1])
+    given = [
+        stated("aspirin binds cox", "aspirin", "cox", "binds"),
+        stated("aspirin and cox", "aspirin", "cox", "NA", ("D2", "G2")),
+        stated("aspirin blocks cox", "aspirin", "cox", "blocks", ("D3", "G3")),
+    ]
+    features = made.features(made.examples(given)[0], words)
+    p = logits_of([[0.1, 0.8, 0.1], [0.3, 0.6, 0.1], [0.5, 0.2, 0.3]])
+    score = made.score(made.counts(p, features, np.arange(3)))
+    assert score["per_class"] == {
+        "binds": {"precision": 0.5, "recall": 1.0, "f1": pytest.approx(2 / 3), "support": 1},
+        "blocks": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1},
+    }
+    assert "sentence_f1" not in score  # nobody knows
+
+
+def test_sentences_are_scored_where_it_is_known_which_state_their_relation(words: Encoder) -> None:
+    made = task(precision_at=[1])
+    said = [("binds", "yes"), ("binds", "no"), ("binds", "no"), ("blocks", "yes"), ("NA", "no")]
+    given = [
+        replace(stated("aspirin binds cox", "aspirin", "cox", r, (f"D{i}", "G")), attributes={"true": true})
+        for i, (r, true) in enumerate(said)
+    ]
+    features = made.features(made.examples(given)[0], words)
+    p = logits_of([[0.1, 0.8, 0.1], [0.1, 0.8, 0.1], [0.6, 0.2, 0.2], [0.4, 0.5, 0.1], [0.1, 0.1, 0.8]])
+    score = made.score(made.counts(p, features, np.arange(5)))
+    # Two of its own relation are taken to state it, one does; of two that do, one is found.
+    assert (score["sentence_precision"], score["sentence_recall"], score["sentence_f1"]) == (0.5, 0.5, 0.5)
 
 
 def test_shares_of_train_tear_no_pair_apart_and_sites_do(tmp_path: Path) -> None:

@@ -54,6 +54,12 @@ def _by_rank(title: str, score: Score) -> Table:
     for name, value in score.precisions().items():
         table.add_row(name, f"{value:.3f}")
     table.add_row(DECIDED_ANSWERS, *map(figure, (score.precision, score.recall, score.f1)))
+    for label, row in sorted(score.per_class.items(), key=lambda item: -item[1].support)[:CLASSES_SHOWN]:
+        table.add_row(f"  of {label}", *_figures(row))
+    further = score.further()
+    if "sentence_f1" in further:
+        by_sentence = (further[f"sentence_{name}"] for name in ("precision", "recall", "f1"))
+        table.add_row("sentences that state their relation", *map(figure, by_sentence))
     table.add_section()
     table.add_row(f"trivial: {score.baseline}", "", "", figure(score.baseline_f1), "", style="dim")
     answer, bar = score.trivial(AUC) or ("", None)

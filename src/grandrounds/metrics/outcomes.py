@@ -2,7 +2,7 @@
 
 kind    a unit        columns
 f1      a document    tp, fp, fn
-auc     a pair        gold and scores, [pairs, relations]
+auc     a pair        gold and scores, [pairs, relations]; missed, where there are facts of other relations
 loss    a document    nats (summed) and masked (pieces)
 
 Units come in the order of the test set. `digest` is of what is to be found in each of them: two models whose digests

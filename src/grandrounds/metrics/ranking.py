@@ -35,10 +35,10 @@ class Curve:
         return float(self.precision[min(n, len(self.precision)) - 1])
 
 
-def ranking_curve(gold: NDArray[np.bool_], scores: NDArray[np.float32]) -> Curve:
-    """From [bags, relations]."""
+def ranking_curve(gold: NDArray[np.bool_], scores: NDArray[np.float32], missed: int = 0) -> Curve:
+    """From [bags, relations]; `missed` are facts that no answer can be."""
     right = gold.ravel()[ranking_order(scores)].cumsum()
-    facts = max(int(gold.sum()), 1)
+    facts = max(int(gold.sum()) + missed, 1)
     return Curve(right / np.arange(1, len(right) + 1), right / facts)
 
 

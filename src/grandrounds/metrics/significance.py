@@ -108,7 +108,7 @@ def scorer(outcomes: Outcomes) -> Callable[[Weights], Floats]:
     """From weights of units to the scores with them, [draws]."""
     columns = outcomes.columns
     if outcomes.kind == "auc":
-        return _ranker(columns["gold"].astype(bool), columns["scores"])
+        return _ranker(columns["gold"].astype(bool), columns["scores"], columns.get("missed"))
     names = ("nats", "masked") if outcomes.kind == "loss" else ("tp", "fp", "fn")
     counts = np.stack([columns[name] for name in names], axis=1).astype(np.float64)
 
@@ -122,8 +122,11 @@ def scorer(outcomes: Outcomes) -> Callable[[Weights], Floats]:
     return score
 
 
-def _ranker(gold: NDArray[np.bool_], scores: NDArray[np.float32]) -> Callable[[Weights], Floats]:
+def _ranker(
+    gold: NDArray[np.bool_], scores: NDArray[np.float32], missed: NDArray[np.int64] | None
+) -> Callable[[Weights], Floats]:
     """The area under precision over recall, where a pair that is drawn twice has each of its answers twice."""
+    unsaid = np.zeros(len(gold), dtype=np.int64) if missed is None else missed
     order = ranking_order(scores)
     right = gold.ravel()[order]
     last = int(np.flatnonzero(right)[-1]) + 1 if right.any() else 0  # what comes after adds no area
@@ -131,7 +134,7 @@ def _ranker(gold: NDArray[np.bool_], scores: NDArray[np.float32]) -> Callable[[W
 
     def auc(weights: NDArray[np.int64]) -> float:
         found = np.repeat(right, weights[pair]).cumsum()
-        facts = found[-1] if len(found) else 0
+        facts = (found[-1] if len(found) else 0) + weights @ unsaid
         return area(found / facts, found / np.arange(1, len(found) + 1)) if facts else 0.0
 
     return lambda weights: np.array([auc(one) for one in weights])

@@ -25,6 +25,7 @@ from grandrounds.data.documents import Document, Relation, Span, owned
 from grandrounds.errors import DataError
 from grandrounds.metrics.outcomes import Outcomes, digest_of
 from grandrounds.metrics.ranking import DECIDED, ranking_curve, thinned
+from grandrounds.metrics.relation_f1 import precision_recall_f1
 from grandrounds.metrics.score import AUC, Objective
 from grandrounds.models.bag_attention import (
     Method,
@@ -40,11 +41,12 @@ from grandrounds.models.entity_pair import EntityPair
 from grandrounds.models.pcnn import CNN, PCNN
 from grandrounds.tasks.abilities import Bagged, PrivateParts
 from grandrounds.tasks.sentence_re import MARKERS, Marked, PairExample, PairFeatures, PairRows, mark_pair
-from grandrounds.tasks.task import NONE, Counts, ExtractionTask, Reading, check_relations
+from grandrounds.tasks.task import NO_CLASS, NONE, Counts, ExtractionTask, Reading, check_relations
 
 HEADS: dict[str, type[nn.Module]] = {"pcnn": PCNN, "cnn": CNN, "entity_pair": EntityPair}
 ACROSS = "mentions in no sentence, or in two, in no pair"
 OVERLAPPING = "pairs of overlapping mentions, which can't both be placed"
+UNSEEN = "sentences of relations that the label set lacks: in a test their facts count as missed"
 NOT_ONE_PAIR = "documents that are not one sentence with two mentions; label text with 'data distant' first"
 
 
@@ -70,6 +72,8 @@ class DistantREOptions(BaseModel):
 class DistantExample(PairExample):
     pair: tuple[str, str]
     """The two entities, by the ids that all sites know them by."""
+    says_it: bool | None = None
+    """Whether the sentence really states its relation, where the corpus knows."""
 
     @property
     def fact(self) -> tuple[str, str, str]:
@@ -126,8 +130,9 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
     def examples(self, documents: Sequence[Document]) -> tuple[list[DistantExample], dict[str, int]]:
         found = [self._labelled(index, document) for index, document in enumerate(documents)]
         examples = [example for example in found if example is not None]
-        passed_over = len(found) - len(examples)
-        return examples, {NOT_ONE_PAIR: passed_over} if passed_over else {}
+        unseen = sum(example.label not in self._ids for example in examples)
+        counted = {NOT_ONE_PAIR: len(found) - len(examples), UNSEEN: unseen}
+        return examples, {what: count for what, count in counted.items() if count}
 
     def candidates(self, documents: Sequence[Document]) -> tuple[list[DistantExample], dict[str, int]]:
         """A sentence with one pair is asked about that pair. In other text, every pair within a sentence is asked about
@@ -145,11 +150,6 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
         if len(document.mentions) != 2 or len(document.relations) > 1:
             return None
         stated = document.relations[0] if document.relations else None
-        if stated is not None and stated.type not in self._ids:
-            raise DataError(
-                f"relation type '{stated.type}' is not in the label set ({', '.join(self._labels[1:])}); "
-                "name it in task.labels, or take it out of the corpus"
-            )
         first, last = document.entities[0], document.entities[-1]
         mentions = (first.mentions[0], last.mentions[-1])
         if stated is not None:
@@ -192,6 +192,7 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
             mentions=mentions,
             blinded=False,
             pair=(head.concept or owner[mentions[0]], tail.concept or owner[mentions[1]]),
+            says_it={"yes": True, "no": False}.get(document.attributes.get("true", "")),
         )
 
     def without_answers(self, document: Document) -> Document:
@@ -225,7 +226,8 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
         return DistantExample(0, 0, NONE, text, head, tail, types, (0, 1), False, pair)
 
     def label_counts(self, features: DistantFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.bincount(features.labels[rows], minlength=len(self._labels)).astype(np.int64)
+        known = features.labels[rows][features.labels[rows] != NO_CLASS]
+        return np.bincount(known, minlength=len(self._labels)).astype(np.int64)
 
     def features(self, examples: Sequence[DistantExample], encoder: Encoder) -> DistantFeatures:
         # In parts: as lists, half a million sentences would take gigabytes.
@@ -233,7 +235,8 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
         made = PairFeatures.joined([self._part(examples[start : start + AT_ONCE], encoder) for start in starts])
         facts, names = _numbered(example.fact for example in examples)
         pairs, _ = _numbered(example.pair for example in examples)
-        return DistantFeatures(**vars(made), facts=facts, pairs=pairs, names=names)
+        truth = np.array([UNKNOWN if e.says_it is None else int(e.says_it) for e in examples], dtype=np.int8)
+        return DistantFeatures(**vars(made), facts=facts, pairs=pairs, names=names, truth=truth)
 
     def _part(self, examples: Sequence[DistantExample], encoder: Encoder) -> PairFeatures:
         segments = [_segments(example) for example in examples]
@@ -250,10 +253,18 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
                 rows.append(_unmarked(mark_pair(cut, window + 6, NOTHING, NOTHING, NO_MARKER)))
             else:
                 rows.append(mark_pair(cut, window, tokenizer.cls_token_id, tokenizer.sep_token_id, marker))
-        return PairFeatures.of(rows, [self._ids[example.label] for example in examples], tokenizer.pad_token_id)
+        return PairFeatures.of(
+            rows, [self._ids.get(example.label, NO_CLASS) for example in examples], tokenizer.pad_token_id
+        )
 
     def bags(self, features: DistantFeatures, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Places in `rows` of the sentences of each fact."""
+        """Places in `rows` of the sentences of each fact; these are trained on, so the label set must have them."""
+        if (features.labels[rows] == NO_CLASS).any():
+            strange = min(set(features.relations(rows)).difference(self._labels))
+            raise DataError(
+                f"relation type '{strange}' of the training data is not in the label set "
+                f"({', '.join(self._labels[1:])}); name it in task.labels, or take it out of the corpus"
+            )
         return grouped(features.facts[rows])
 
     def facts(
@@ -333,28 +344,57 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
 
     def counts(self, outputs: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64]) -> Counts:
         gold, scores = self._gold_and_scores(outputs, features, rows)
-        curve = ranking_curve(gold[:, 1:], scores[:, 1:])
-        said = scores[:, 1:] >= DECIDED
+        gold, scores, missed = gold[:, 1:], scores[:, 1:], self._missed(features, rows)
+        curve = ranking_curve(gold, scores, int(missed.sum()))
+        said = scores >= DECIDED
         drawn = {f"{axis} {i:03d}": v for axis, values in thinned(curve).items() for i, v in enumerate(values)}
         at = {f"p@{n}": curve.precision_at(n) for n in self.options.precision_at}
+        by_relation = {
+            f"{part}/{name}": float(count)
+            for part, held in (("right", said & gold), ("said", said), ("facts", gold))
+            for name, count in zip(self._labels[1:], held.sum(axis=0).tolist(), strict=True)
+        }
         return {
             "auc": curve.auc,
             "auc_2000": curve.auc_top,
-            "right": float((said & gold[:, 1:]).sum()),
+            "right": float((said & gold).sum()),
             "said": float(said.sum()),
-            "facts": float(gold[:, 1:].sum()),
-            "answers": float(gold[:, 1:].size),
+            "facts": float(gold.sum() + missed.sum()),
+            "answers": float(gold.size),
             "n": float(len(scores)),
             **at,
             **drawn,
+            **by_relation,
+            **self._by_sentence(outputs, features, rows),
         }
+
+    def _by_sentence(
+        self, outputs: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64]
+    ) -> dict[str, float]:
+        """Where the corpus knows which sentences state their relation: how many do, how many of all the model takes to
+        do so because the relation is their likeliest class, and of how many this is right."""
+        related = (features.truth[rows] != UNKNOWN) & (features.labels[rows] > 0)
+        if not related.any():
+            return {}
+        says = features.truth[rows][related] == 1
+        taken = outputs[related, : len(self._labels)].argmax(axis=1) == features.labels[rows][related]
+        counted = {"right": says & taken, "said": taken, "facts": says}
+        return {f"{part}{SENTENCES}": float(held.sum()) for part, held in counted.items()}
+
+    def _missed(self, features: DistantFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[pairs]: how many facts each has whose relation is not in the label set."""
+        pairs, numbers = np.unique(features.pairs[rows], return_inverse=True)
+        unseen = features.labels[rows] == NO_CLASS
+        facts = np.unique(np.stack([numbers[unseen], features.facts[rows][unseen]]), axis=1)
+        return np.bincount(facts[0], minlength=len(pairs)).astype(np.int64)
 
     def outcomes(
         self, outputs: NDArray[np.float32], features: DistantFeatures, rows: NDArray[np.int64], units: NDArray[np.int64]
     ) -> Outcomes:
         """One outcome per pair, whichever documents its sentences come from."""
         gold, scores = (held[:, 1:] for held in self._gold_and_scores(outputs, features, rows))
-        columns = {"gold": gold.astype(np.uint8), "scores": scores}
+        missed = self._missed(features, rows)
+        columns = {"gold": gold.astype(np.uint8), "scores": scores, **({"missed": missed} if missed.any() else {})}
         return Outcomes("auc", columns, digest_of([np.flatnonzero(pair).tolist() for pair in gold]))
 
     def _gold_and_scores(
@@ -365,26 +405,35 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
         keys = features.pairs[rows][order]
         bag = np.concatenate([[0], (np.diff(keys) != 0).cumsum()]).astype(np.int64)
         gold = np.zeros((bag[-1] + 1, len(self._labels)), dtype=bool)
-        gold[bag, features.labels[rows][order]] = True
+        labels = features.labels[rows][order]
+        known = labels != NO_CLASS
+        gold[bag[known], labels[known]] = True
         return gold, self.bag_scores(torch.from_numpy(outputs[order]), torch.from_numpy(bag)).numpy()
 
     def score(self, counts: Counts) -> dict[str, Any]:
-        curve = {axis: [counts[key] for key in sorted(counts) if key.startswith(f"{axis} ")] for axis in AXES}
-        named = {key: value for key, value in counts.items() if key.split(" ")[0] not in AXES or " " not in key}
-        right, said, facts, answers = (named.pop(key) for key in ("right", "said", "facts", "answers"))
+        parts = ("right", "said", "facts")
+        relations = dict.fromkeys(key.partition("/")[2] for key in counts if key.startswith("facts/"))
+        per_class = {name: tuple(counts[f"{part}/{name}"] for part in parts) for name in relations}
+        sentences = tuple(counts[part + SENTENCES] for part in parts) if parts[0] + SENTENCES in counts else None
+        told = {f"{part}/{name}" for part in parts for name in relations} | {part + SENTENCES for part in parts}
+        whole = {key: value for key, value in counts.items() if key not in told}
+        curve = {axis: [whole[key] for key in sorted(whole) if key.startswith(f"{axis} ")] for axis in AXES}
+        named = {key: value for key, value in whole.items() if key.split(" ")[0] not in AXES or " " not in key}
+        right, said, facts, answers = (named.pop(key) for key in (*parts, "answers"))
         share = facts / answers if answers else 0.0
         return {
             **named,
             "n": int(named["n"]),
             "facts": int(facts),
-            "precision": right / said if said else 0.0,
-            "recall": right / facts if facts else 0.0,
-            "f1": 2 * right / (said + facts) if said + facts else 0.0,
+            **_precision_recall_f1(right, said, facts),
             "baseline": "every relation of every pair",
             "baseline_f1": 2 * share / (1 + share),
             "baseline_auc": share,
-            "per_class": {},
+            "per_class": {
+                name: {**_precision_recall_f1(*held), "support": int(held[2])} for name, held in per_class.items()
+            },
             "curve": curve,
+            **({f"sentence_{k}": v for k, v in _precision_recall_f1(*sentences).items()} if sentences else {}),
         }
 
     def annotate(
@@ -406,6 +455,8 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
 
 
 AXES = ("recall", "precision")
+SENTENCES = " by sentence"
+UNKNOWN = -1
 AT_ONCE = 1 << 14
 """Sentences that are read together."""
 
@@ -423,6 +474,12 @@ class DistantFeatures(PairFeatures):
     pairs: NDArray[np.int64]
     names: Sequence[tuple[str, ...]]
     """Of each fact by its number: head, relation, tail."""
+    truth: NDArray[np.int8]
+    """[sentences]: 1 if it states its relation, 0 if not, UNKNOWN if the corpus does not know."""
+
+    def relations(self, rows: NDArray[np.int64]) -> list[str]:
+        """By their names, those that the label set lacks too."""
+        return [self.names[fact][1] for fact in self.facts[rows].tolist()]
 
     @cached_property
     def answers(self) -> NDArray[np.int64]:
@@ -435,6 +492,10 @@ class DistantFeatures(PairFeatures):
         begins = np.concatenate([[True], np.diff(facts) != 0])
         bag = torch.from_numpy(begins.cumsum() - 1)
         return DistantRows(**{**vars(plain), "labels": plain.labels[torch.from_numpy(begins)], "bag": bag})
+
+
+def _precision_recall_f1(right: float, said: float, facts: float) -> dict[str, float]:
+    return precision_recall_f1(right, said - right, facts - right)
 
 
 def grouped(keys: NDArray[np.int64]) -> list[NDArray[np.int64]]:
