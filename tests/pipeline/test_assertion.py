@@ -54,6 +54,7 @@ def said(text: str, *surfaces: str, sentences: tuple[Span, ...] = ()) -> list[di
         ("Tylenol p.r.n. for headache.", "headache", {"conditional": "p.r.n. for"}),
         ("Tylenol as needed.", "Tylenol", {"conditional": "as needed"}),
         ("The risks of bleeding were discussed.", "bleeding", {"conditional": "risks of"}),
+        ("Risks including but not limited to bleeding.", "bleeding", {"conditional": "Risks"}),
         ("She has dyspnea on exertion.", "dyspnea", {"conditional": "on exertion"}),
     ],
 )  # fmt: skip
