@@ -29,6 +29,8 @@ OVERRULED = (("family", "historical"), ("negated", "historical"), ("conditional"
 
 def assert_mentions(document: Document) -> Document:
     """The document with what holds of each mention among its attributes: a category -> its trigger, "START-END"."""
+    if not document.mentions:
+        return document
     found = [dict[str, Span]() for _ in document.mentions]
     titled = [(section.heading, section.body) for section in sections(document.text) if section.heading is not None]
     _by_headings(document, titled, found)

@@ -124,8 +124,9 @@ def _phrases() -> Node:
         for phrase in terminators["phrases"]:
             for side in terminators.get("sides", SIDES):
                 _leaf(start, phrase).ends[side].update(terminators["categories"])
-    for phrase in given["pseudo"]["phrases"]:
-        _leaf(start, phrase)
+    for phrases in given["pseudo"].values():
+        for phrase in phrases:
+            _leaf(start, phrase)
     return start
 
 
