@@ -29,9 +29,12 @@ OVERRULED = (("family", "historical"), ("negated", "historical"), ("conditional"
 
 def assert_mentions(document: Document) -> Document:
     """The document with what holds of each mention among its attributes: a category -> its trigger, "START-END"."""
+    if not document.mentions:
+        return document
     found = [dict[str, Span]() for _ in document.mentions]
-    _by_headings(document, found)
-    for window, members in _windows(document).items():
+    titled = [(section.heading, section.body) for section in sections(document.text) if section.heading is not None]
+    _by_headings(document, titled, found)
+    for window, members in _windows(document, [heading for heading, _ in titled]).items():
         _by_triggers(document, window, members, found)
     for triggers in found:
         for stronger, weaker in OVERRULED:
@@ -54,25 +57,21 @@ def _with(mention: Mention, triggers: Mapping[str, Span]) -> Mention:
     return replace(mention, attributes={**others, **said})
 
 
-def _by_headings(document: Document, found: Sequence[dict[str, Span]]) -> None:
-    parts = [section for section in sections(document.text) if section.heading is not None]
-    starts = [section.body.start for section in parts]
+def _by_headings(document: Document, titled: Sequence[tuple[Span, Span]], found: Sequence[dict[str, Span]]) -> None:
+    starts = [body.start for _, body in titled]
+    said = [headings().get(" ".join(document.surface(heading).rstrip(":").lower().split())) for heading, _ in titled]
     for mention, triggers in zip(document.mentions, found, strict=True):
         at = bisect_right(starts, mention.start) - 1
-        heading = parts[at].heading if at >= 0 else None
-        if heading is not None and mention.start < parts[at].body.end:
-            name = " ".join(document.surface(heading).rstrip(":").lower().split())
-            if name in headings():
-                triggers[headings()[name]] = heading
+        if at >= 0 and (category := said[at]) is not None and mention.start < titled[at][1].end:
+            triggers[category] = titled[at][0]
 
 
-def _windows(document: Document) -> dict[Span, list[int]]:
+def _windows(document: Document, titles: Sequence[Span]) -> dict[Span, list[int]]:
     """Which mentions stand in which sentence; a heading is one too, and one that a mention crosses goes on.
 
     A mention in a heading has what follows as well ("COMPLICATIONS: None.").
     """
     sentences = document.sentences or clinical_sentences(document.text)
-    titles = [section.heading for section in sections(document.text) if section.heading is not None]
     ends = {sentence.end for sentence in sentences}.difference(title.end for title in titles)
     starts = sorted({0, *(span.start for span in (*sentences, *titles)), *(title.end for title in titles)})
     stops = sorted({len(document.text), *ends, *(title.start for title in titles)})

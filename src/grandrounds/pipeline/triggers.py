@@ -60,23 +60,23 @@ def matches(text: str, tokens: Sequence[Span]) -> Iterator[Match]:
     kinds = [(word, *_kinds(word)) for word in spelled]
     at = 0
     while at < len(kinds):
-        end, node = _longest(kinds, at)
-        # "was negative for": of two that overlap, the second if it is no shorter
-        if node is None or any(
-            later > end and later - place >= end - at
-            for place in range(at + 1, end)
-            for later, _ in [_longest(kinds, place)]
-        ):
-            at += 1
-        else:
+        end, node = _longest(kinds, at, len(kinds))
+        for place in range(at + 1, end):
+            later, _ = _longest(kinds, place, len(kinds))
+            if later > end and later - place >= end - at:
+                # "was negative for": of two that overlap, the second if it is no shorter; the first makes room
+                end, node = _longest(kinds, at, place)
+                break
+        if node is not None:
             yield Match(Span(at, end), node.rules, node.ends)
-            at = end
+        at = end
 
 
-def _longest(kinds: Sequence[Sequence[str]], at: int) -> tuple[int, Node | None]:
+def _longest(kinds: Sequence[Sequence[str]], at: int, limit: int) -> tuple[int, Node | None]:
+    """Where the longest phrase from `at` on ends, at the limit or before; without one, the next word."""
     found: tuple[int, Node | None] = at + 1, None
     alive, place = [_phrases()], at
-    while alive and place < len(kinds):
+    while alive and place < limit:
         alive = [node.next[kind] for node in alive for kind in kinds[place] if kind in node.next]
         place += 1
         ended = [node for node in alive if node.phrase]
@@ -124,8 +124,9 @@ def _phrases() -> Node:
         for phrase in terminators["phrases"]:
             for side in terminators.get("sides", SIDES):
                 _leaf(start, phrase).ends[side].update(terminators["categories"])
-    for phrase in given["pseudo"]["phrases"]:
-        _leaf(start, phrase)
+    for phrases in given["pseudo"].values():
+        for phrase in phrases:
+            _leaf(start, phrase)
     return start
 
 
