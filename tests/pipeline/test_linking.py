@@ -303,7 +303,7 @@ def test_an_abbreviation_is_linked_by_its_long_form_unless_it_is_in_the_dictiona
 def test_the_commands_build_and_show(tmp_path: Path) -> None:
     (tmp_path / "names.tsv").write_text(NAMES)
     made = run("link", "build", tmp_path / "names.tsv", "--out", tmp_path / "d", "--json").json()
-    assert (made["concepts"], made["names"]) == (8, 15)
+    assert (made["concepts"], made["names"]) == (8, 16)
     assert made["notes"][dictionary_file.HEADER] == 1
     shown = run("link", "show", tmp_path / "d", "MI", "gout", "--json").json()
     assert shown == [
