@@ -14,6 +14,7 @@ from grandrounds.cli import (
     demo,
     distant,
     evaluate,
+    export,
     extract,
     federation,
     init,
@@ -44,6 +45,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("map")(map.map)
 app.command("evaluate")(evaluate.evaluate)
 app.command("extract")(extract.extract)
+app.command("export")(export.export)
 app.command("attention")(attention.attention)
 app.command("report")(report.report)
 app.command("coordinator")(coordinator.coordinator)
