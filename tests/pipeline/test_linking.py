@@ -177,8 +177,9 @@ def test_a_file_is_not_compiled_onto_itself_and_a_folder_is_made(tmp_path: Path)
     assert tsv.read_text() == NAMES
     with Dictionary.build(tsv, tmp_path / "new 100%?#" / "d") as dictionary:
         assert one(dictionary, "PCA") == Link("C2", "PCA", 1.0, "exact")
-    with pytest.raises(GrandRoundsError, match="could not be written"):
-        Dictionary.build(tsv, tmp_path)
+    for place in (tmp_path, tsv / "below"):
+        with pytest.raises(GrandRoundsError, match="could not be written"):
+            Dictionary.build(tsv, place)
 
 
 def test_the_same_file_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import struct
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from math import log
 from pathlib import Path
 from urllib.parse import quote
@@ -88,11 +88,11 @@ def read_names(tsv: Path, warnings: Warnings) -> Iterator[tuple[str, str, bool]]
                 warnings[EMPTY] += 1
 
 
-def write(tsv: Path, to: Path) -> Counter[str]:
-    """Compile a dictionary; the file is there whole or not at all. Gives what was counted on the way."""
+def write(tsv: Path, to: Path) -> None:
+    """Compile a dictionary; the file is there whole or not at all."""
     part = to.with_name(f".{to.name}.{os.getpid()}.part")
     warnings = Counter[str]()
-    if to.absolute() == tsv.absolute():
+    if to.resolve() == tsv.resolve():
         raise GrandRoundsError(f"'{to}' would be replaced by what is compiled from it; give it another name")
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -120,8 +120,8 @@ def write(tsv: Path, to: Path) -> Counter[str]:
     except OSError as error:
         raise GrandRoundsError(f"the dictionary '{to.name}' could not be written: {error.strerror}") from error
     finally:
-        part.unlink(missing_ok=True)
-    return +warnings
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def _fill(database: sqlite3.Connection, tsv: Path, warnings: Warnings) -> None:
