@@ -502,7 +502,7 @@ def test_a_folder_that_is_no_model_is_named_with_what_it_lacks(corpora: Path, tm
         ("grandrounds.json", b"[]"),
         ("grandrounds.json", b'{"task": "sentence_re"'),
         ("grandrounds.json", b'{"task": "sentence_re", "schema": {"options": {"x": 1}, "labels": [], "pairs": []}}'),
-        ("config.json", b"{}"),
+        ("encoder.json", b"{}"),
         ("tokenizer.json", None),
         ("tokenizer.json", b"{"),
     ],

@@ -213,5 +213,5 @@ def test_a_task_of_one_s_own_is_trained_saved_and_loaded(
     result = grandrounds.run(content, out=tmp_path / "run")
     assert result.task == "renamed_re"
     model = grandrounds.load(tmp_path / "run" / "model")
-    assert model.task.name == "renamed_re"
+    assert model.relaters[0].task.name == "renamed_re"
     assert model.extract(corpus(4)[0]).text == corpus(4)[0].text

@@ -633,7 +633,7 @@ def test_sites_alone_may_have_encoders_of_their_own_too(
 ) -> None:
     sites = {"site-02": {"encoder": str(encoder_folder("distilbert"))}}
     grandrounds.run(tiny_config(algorithm={"name": "local_only"}, sites=sites), out=tmp_path / "run")
-    kinds = [json.loads((tmp_path / "run" / "models" / f"site-0{i}" / "config.json").read_text()) for i in (1, 2)]
+    kinds = [json.loads((tmp_path / "run" / "models" / f"site-0{i}" / "encoder.json").read_text()) for i in (1, 2)]
     assert [kind["model_type"] for kind in kinds] == ["bert", "distilbert"]
 
 

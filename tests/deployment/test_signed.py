@@ -135,9 +135,9 @@ def model(task: SentenceRE, encoder: Encoder, tmp_path: Path) -> Path:
 
 def test_a_model_that_names_code_is_refused_and_nothing_is_run(model: Path, tmp_path: Path) -> None:
     """transformers would ask on the terminal whether to run it."""
-    config = json.loads((model / "config.json").read_text())
+    config = json.loads((model / "encoder.json").read_text())
     config |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil"}}
-    (model / "config.json").write_text(json.dumps(config))
+    (model / "encoder.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=r"names code to run \(auto_map\)"):
         grandrounds.load(model)
     with pytest.raises(ConfigError, match=r"names code to run \(auto_map\)"):

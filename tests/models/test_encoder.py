@@ -116,7 +116,7 @@ def test_tiny_learns_the_same_word_pieces_each_time_from_texts_in_any_order() ->
 
 
 def test_tiny_without_public_text_says_what_to_raise() -> None:
-    with pytest.raises(ConfigError, match=r"raise data\.public"):
+    with pytest.raises(ConfigError, match=r"set data\.public"):
         Encoder.find("tiny", MARKERS, [])
 
 

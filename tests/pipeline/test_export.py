@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForTokenClassification, pipeline
+from transformers import AutoModel, AutoModelForTokenClassification, pipeline
 
 import grandrounds
 from grandrounds.errors import GrandRoundsError
@@ -73,3 +73,11 @@ def test_what_has_no_such_form_is_refused(encoder_folder: Callable[[str], Path],
         save_model(folder, model.task, model.encoder, model.model)
         with pytest.raises(GrandRoundsError, match=f"is a model of {name}, which Hugging Face has no form for"):
             export_to_hub(folder, tmp_path / "hf")
+
+
+def test_the_folder_of_a_run_cannot_be_taken_for_hugging_face_s(saved: Path) -> None:
+    for kind in (AutoModel, AutoModelForTokenClassification):
+        with pytest.raises(ValueError, match="Unrecognized model"):
+            kind.from_pretrained(saved)
+    with pytest.raises(GrandRoundsError, match="is a trained extractor, not an encoder"):
+        Encoder.find(str(saved))

@@ -27,7 +27,7 @@ from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.learner import LearnerSpec
 from grandrounds.federation.training import Training
-from grandrounds.models.encoder import Encoder
+from grandrounds.models.encoder import SHAPE, Encoder
 from grandrounds.registry import ALGORITHMS, TASKS
 from grandrounds.tasks.saved import load, save_start
 from grandrounds.tasks.task import Task
@@ -48,9 +48,9 @@ class Terms:
     def digest(self) -> str:
         """The same at all who hold the same terms and the same package: it is in every ask."""
         model = self.folder / "model"
-        held = [model / name for name in ("grandrounds.json", "config.json", "model.safetensors")]
+        held = [model / name for name in ("grandrounds.json", "config.json", SHAPE, "model.safetensors")]
         held += sorted(path for path in model.glob("*/**/*") if path.is_file())  # a language model
-        files = {str(path.relative_to(model)): _digest(path) for path in held}
+        files = {str(path.relative_to(model)): _digest(path) for path in held if path.exists()}
         files["tokenizer"] = self.tokenizer
         return sha256(
             json.dumps([__version__, self.config.decisive(), self.public, files], sort_keys=True).encode()

@@ -64,6 +64,8 @@ transformers_logging.disable_progress_bar()
 
 NO_CODE: dict[str, Any] = {"trust_remote_code": False}
 LOCAL: dict[str, Any] = {**NO_CODE, "local_files_only": True}
+SHAPE = "encoder.json"
+"""The encoder's config in the folder of a model that is not one of Hugging Face's."""
 PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".h5", ".msgpack", ".npy", ".npz")
 """Weights in forms that may run code when they are read, or that we never write."""
 
@@ -168,7 +170,8 @@ class Encoder:
         """What `save` wrote: shapes and tokenizer, without weights. Nothing of it is run, and nothing is fetched."""
         check_folder(folder, PICKLED)
         name = (folder / "encoder_name").read_text().strip() if (folder / "encoder_name").exists() else "saved"
-        found = cls(name, _tokenizer(str(folder), LOCAL), AutoConfig.from_pretrained(folder, **LOCAL), None)
+        place = folder / SHAPE if (folder / SHAPE).exists() else folder
+        found = cls(name, _tokenizer(str(folder), LOCAL), AutoConfig.from_pretrained(place, **LOCAL), None)
         lora = folder / "lora.json"
         if not lora.exists():
             return found
@@ -342,6 +345,10 @@ AttentionMaskInterface.register(_REMEMBERING, sdpa_mask)
 def _from_hub_or_folder(name: str) -> Encoder:
     if Path(name).is_dir():
         check_folder(Path(name))
+        if (Path(name) / SHAPE).exists():
+            raise ConfigError(
+                f"'{name}' is a trained extractor, not an encoder; give what it was trained from, or one of masked_lm"
+            )
     try:
         config = AutoConfig.from_pretrained(name, **NO_CODE)
         tokenizer = _tokenizer(name)

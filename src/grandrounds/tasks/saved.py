@@ -24,11 +24,12 @@ from grandrounds.data.documents import Document
 from grandrounds.data.formats import Corpus, each, nothing_found, reader_options
 from grandrounds.data.formats.source import Warnings
 from grandrounds.errors import GrandRoundsError
-from grandrounds.models.encoder import PICKLED, Encoder, check_folder
+from grandrounds.models.encoder import PICKLED, SHAPE, Encoder, check_folder
 from grandrounds.models.lora import without_adapters
 from grandrounds.registry import TASKS, not_registered
 from grandrounds.tasks.abilities import SplitsText
 from grandrounds.tasks.batching import predict_outputs, predict_probabilities
+from grandrounds.tasks.masked_lm import MaskedLM
 from grandrounds.tasks.task import ExtractionTask, Task, no_example
 
 CPU = torch.device("cpu")
@@ -152,6 +153,8 @@ def _save(
     trained: Trained | None = None,
 ) -> None:
     encoder.save(folder)
+    if not isinstance(task, MaskedLM):  # under its own name transformers would fill the encoder with random weights
+        (folder / "config.json").rename(folder / SHAPE)
     task.save(folder)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     try:
