@@ -118,9 +118,7 @@ def ranked(runs: Sequence[Run], names: Sequence[str]) -> Html:
     if not any(curve.points for curve in curves):
         return Html("")
     lines = dict(sorted({run.baseline for run in runs if run.objective == AUC and run.baseline}))
-    reported = (
-        "Precision and recall of the N most confident answers, for every N; the area under a curve is its AUC."
-    )
+    reported = "Precision and recall of the N most confident answers, for every N; the area under a curve is its AUC."
     if lines:
         reported += " The dashed line is the share of right answers among all: what any order of them comes to."
     alone = list(dict.fromkeys(name for name, run in zip(names, runs, strict=True) if run.test and run.test.learners))
