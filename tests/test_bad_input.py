@@ -221,7 +221,7 @@ def test_overlapping_mentions_of_a_pair_are_counted_and_said(attempt: Callable[.
     relations = (Relation("TrIP", "T1", "T2", (0, 1)),)
     overlapping = Document("o1", text, (Span(0, len(text)),), mentions, entities, relations, {"hospital": "mercy"})
     outcome = attempt(written(tmp_path / "train.jsonl", overlapping), "federation.rounds=1").good()
-    assert "note: 1 pairs of overlapping mentions, which can't both be marked" in outcome.stderr
+    assert "warning: 1 pairs of overlapping mentions, which can't both be marked" in outcome.stderr
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["warnings"]["pairs of overlapping mentions, which can't both be marked"] == 1
 
@@ -239,7 +239,7 @@ def test_a_site_with_one_class_takes_part_and_is_said(attempt: Callable[..., Out
     shares = ("data.public=0", "data.validation=0")
     outcome = attempt(f"data.train={tmp_path / 'train.jsonl'}", *deal, *shares, "--json")
     assert [site["labels"] for site in outcome.json()["sites"]].count({"None": 8}) == 1
-    assert "note: 1 sites whose examples are all of one class" in outcome.stderr
+    assert "warning: 1 sites whose examples are all of one class" in outcome.stderr
 
 
 def test_no_training_example_is_said_with_the_keys_to_check(attempt: Callable[..., Outcome], tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_texts_may_be_plain_files(encoder_folder: Callable[[str], Path], other: 
     (tmp_path / "none.txt").write_text(" \n")
     outcome = run("attention", encoder_folder("bert"), other, "--text", tmp_path, "--json")
     assert outcome.json()["documents"] == 1
-    assert "note: 1 documents without text" in outcome.stderr
+    assert "warning: 1 documents without text" in outcome.stderr
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_folder_of_files_in_another_format_is_told_with_what_was_passed_over(
 ) -> None:
     outcome = run("attention", encoder_folder("bert"), other, "--text", corpora)
     assert "no document with text to read in the format 'text'; name another with --format" in outcome.complaint()
-    assert "note: 6 files or folders passed over, not ending in .txt" in outcome.stderr
+    assert "warning: 6 files or folders passed over, not ending in .txt" in outcome.stderr
 
 
 def test_heads_that_are_all_alike_have_no_correlation(encoder_folder: Callable[[str], Path], tmp_path: Path) -> None:

@@ -66,4 +66,4 @@ def test_the_page_quotes_the_evidence(willing: Path, notes: Path, tmp_path: Path
 
 def test_a_document_without_mentions_is_counted_and_said(willing: Path, notes: Path) -> None:
     said = run("extract", willing, notes).good().stderr
-    assert "note: 1 documents without mentions, of which nothing can be asked" in said
+    assert "warning: 1 documents without mentions, of which nothing can be asked" in said

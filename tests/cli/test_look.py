@@ -179,7 +179,7 @@ def test_data_convert_keeps_offsets_and_counts_what_a_format_can_not_carry(corpo
     out = tmp_path / "train.txt"
     outcome = run("data", "convert", corpora / "train.jsonl", "--to", "pubtator", "--out", out).good()
     assert outcome.stdout == f"60 documents in {out}\n"
-    assert "note: 30 relations between mentions, written between their entities" in outcome.stderr
+    assert "warning: 30 relations between mentions, written between their entities" in outcome.stderr
     originals = {document.id: document for document in corpus(60)}
     for document in read(out, "pubtator").documents:
         original = originals[document.id]

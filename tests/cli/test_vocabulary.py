@@ -122,7 +122,7 @@ def test_a_patient_s_notes_are_one_and_notes_of_nobody_are_told(tmp_path: Path) 
     assert "is in 3 of 1 documents" in run("vocabulary", "count", *asked).complaint()
     path.write_text("".join(json.dumps({"text": line["text"]}) + "\n" for line in lines))
     counted = run("vocabulary", "count", *asked, "--json")
-    assert "note: 3 documents do not say whose they are" in counted.stderr
+    assert "warning: 3 documents do not name their patient" in counted.stderr
     assert {key: counted.json()[key] for key in ("documents", "counted", "without_patient")} == {
         "documents": 3,
         "counted": 3,

@@ -57,7 +57,7 @@ def show_json(value: Any) -> None:
 def show_warnings(warnings: Mapping[str, int]) -> None:
     """What was left out is always said."""
     for what, count in sorted(warnings.items()):
-        err.print(f"  note: {count} {what}", soft_wrap=True)
+        err.print(f"  warning: {count} {what}", soft_wrap=True)
 
 
 @contextmanager
