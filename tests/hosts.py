@@ -17,8 +17,8 @@ from grandrounds.data.documents import Document, Span
 from grandrounds.deployment.consortium import Founded, create
 from grandrounds.deployment.enrolment import read_enrolment
 from grandrounds.deployment.handler import MessageHandler
-from grandrounds.deployment.keys import make_authority
-from grandrounds.deployment.signed import make_key, sign_enrolment
+from grandrounds.deployment.keys import make_authority, make_key
+from grandrounds.deployment.signed import sign_enrolment
 from grandrounds.deployment.site import open_handler, read_holding
 from tests.cli.commands import Outcome, Running, run, start
 from tests.conftest import corpus, write_corpus
