@@ -157,6 +157,7 @@ def test_attributes_of_other_names_stay_and_those_of_the_categories_are_replaced
     assert (after.entities, after.relations, after.sentences) == (document.entities, document.relations, ((0, 9),))
     assert trigger_of(after.mentions[0], "negated") == Span(0, 2)
     assert trigger_of(after.mentions[0], "family") is None
+    assert trigger_of(before, "negated") is None  # "yes" names no characters
     assert assert_mentions(after) == after
 
 

@@ -11,6 +11,7 @@ A text is read once, in time linear in its length, and only in sentences that ha
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,8 +23,9 @@ from grandrounds.pipeline.triggers import CATEGORIES, SIDES, Match, Side, headin
 
 __all__ = ["CATEGORIES", "assert_mentions", "trigger_of"]
 
+_SPAN = re.compile(r"([0-9]+)-([0-9]+)")
 # A stronger category leaves out a weaker one: what a relative had, or nobody, is not the patient's past, and what
-# may happen one day is no doubt about today. i2b2-2010's guideline ranks its assertions in this order too.
+# may happen one day is no doubt about today.
 OVERRULED = (("family", "historical"), ("negated", "historical"), ("conditional", "possible"))
 
 
@@ -44,11 +46,9 @@ def assert_mentions(document: Document) -> Document:
 
 
 def trigger_of(mention: Mention, category: str) -> Span | None:
-    """The characters of the document that say it; None where the category does not hold."""
-    if category not in mention.attributes:
-        return None
-    start, _, end = mention.attributes[category].partition("-")
-    return Span(int(start), int(end))
+    """The characters of the document that say it; None where the category does not hold, or another source said so."""
+    found = _SPAN.fullmatch(mention.attributes.get(category, ""))
+    return Span(int(found[1]), int(found[2])) if found else None
 
 
 def _with(mention: Mention, triggers: Mapping[str, Span]) -> Mention:
