@@ -108,7 +108,7 @@ def handler(
 ) -> MessageHandler:
     log = folder / "audit.jsonl"
     key = key or ec.generate_private_key(CURVE())
-    ledger = SiteLedger(log, rounds, host.algorithm.exchanges())
+    ledger = SiteLedger(log, rounds, host.algorithm)
     return MessageHandler(host, registration, {}, Audit(log), key, folder, ledger)
 
 

@@ -14,7 +14,7 @@ import tomli_w
 
 import grandrounds
 from grandrounds.deployment.consortium import Consortium, server_setup
-from grandrounds.deployment.dry_run import dry_run
+from grandrounds.deployment.dry_run import dry_run, tables_of_words
 from grandrounds.deployment.enrolment import read_enrolment
 from grandrounds.deployment.flower.grid import Letter
 from grandrounds.deployment.handler import MessageHandler
@@ -206,6 +206,8 @@ def test_a_rehearsal_lists_what_would_leave(hosts: Hosts) -> None:
     assert (upload.when, upload.kind, upload.refused) == ("a round", "parameters", "")
     assert upload.tensors == dict(holding.site_data.registration.manifest)
     assert upload.bytes > 4 * sum(prod(shape) for shape in upload.tensors.values())
+    assert tables_of_words(enrolment, [upload]) == ["encoder.embeddings.word_embeddings.weight"]
+    assert tables_of_words(enrolment, [replace(upload, tensors={"head.weight": (3, 64)})]) == []
 
 
 def test_a_site_that_comes_after_the_run_began_is_told(hosts: Hosts, tmp_path: Path) -> None:

@@ -227,6 +227,29 @@ def test_a_bad_reply_is_rejected_by_name_and_the_round_completes(
         assert line["lost"]["site-01"].startswith("rejected: ")
 
 
+def test_a_site_that_is_silent_again_and_again_costs_no_more_time(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    """It beats, so it is in sight; it never answers, until round 6."""
+    asked = dict.fromkeys(("site-01", "site-02", "site-03"), 0)
+
+    def silent(site: str, reply: Message) -> list[Message]:
+        asked[site] += 1
+        return [reply] * (site != "site-02" or asked[site] > 5)
+
+    content = setting(tiny_config, "fedavg", **{"federation.rounds": 7, "data.validation": 0.0})
+    run_over_grid(content, tmp_path / "run", silent, deadline=4.0)
+    lines = metrics(tmp_path / "run")
+    assert [line["lost"].get("site-02", "") for line in lines] == [
+        "late: no answer within 4 s",
+        "late: no answer within 4 s",
+        "late: no answer within 4 s; from now on it is not waited for longer than the others",
+        "late: no answer for the 4th time in a row, so it was not waited for",
+        "late: no answer for the 5th time in a row, so it was not waited for",
+        "",
+        "",
+    ]
+    assert min(line["seconds"] for line in lines[:3]) > max(line["seconds"] for line in lines[3:])
+
+
 def test_a_site_that_never_answers_is_late_and_named(tiny_config: TinyConfig, tmp_path: Path) -> None:
     content = setting(tiny_config, "fedavg", **{"federation.rounds": 1})
     run_over_grid(content, tmp_path / "run", lambda site, reply: [reply] * (site != "site-02"), deadline=0.5)

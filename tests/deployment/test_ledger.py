@@ -92,6 +92,24 @@ def test_an_ask_is_answered_once_and_the_same_one_again(site: Site) -> None:
     assert site.ask("train", site.weights(0.1), round=2) == "answered"
 
 
+def test_what_is_called_read_only_is_still_answered_once(site: Site) -> None:
+    assert site.ask("train", site.weights()) == "answered"
+    assert site.ask("train", site.weights(0.1), read_only=True) == ANSWERED
+    assert site.ask("train", site.weights(0.1), round=2, read_only=True) == "answered"
+    assert site.ask("train", site.weights(0.2), round=2, read_only=True) == ANSWERED
+
+
+def test_a_rounds_model_and_the_best_one_are_judged_and_no_third(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    """After the last round the best model is tested under the last round's number."""
+    own = {"train": str(write_corpus(tmp_path / "own.jsonl", corpus(24))), "test": 0.3}
+    without = {"partition": None, "data.train": None, "data.public": None, "data.validation": None, "data.test": None}
+    settings = {"task": {"name": "ner"}, "algorithm": {"name": "fedner"}, "sites": {"a": own, "b": own}}
+    hospital = Site(tiny_config(**settings, **without), tmp_path / "run")
+    for shift in (0.0, 0.1, 0.0):
+        assert hospital.ask("score", hospital.weights(shift), "test", read_only=True) == "answered"
+    assert hospital.ask("score", hospital.weights(0.2), "test", read_only=True) == ANSWERED
+
+
 @pytest.mark.parametrize("round", [-1, ROUNDS + 1, 10**9])
 def test_there_are_no_rounds_beyond_the_terms(site: Site, round: int) -> None:
     assert site.ask("train", site.weights(), round=round).startswith(f"refused: the terms have {ROUNDS} rounds")

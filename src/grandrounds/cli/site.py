@@ -84,9 +84,11 @@ def join(
     from grandrounds.deployment.signed import check_enrolment
     from grandrounds.deployment.site import alone, open_handler, read_holding, with_policy
     from grandrounds.federation.policy import Policy
+    from grandrounds.setup.server import find_device
 
     ours = read_enrolment(enrolment)
     check_enrolment(ours.folder, ours.site.name, ours.state, ours.site.insecure)
+    find_device(ours.site.device)  # before the documents are read
     with waiting("reading and tokenising"):
         holding = read_holding(ours, [data], format, [test] if test else [], [validation] if validation else [])
     if policy is None and ours.site.policy is None:
@@ -150,7 +152,7 @@ def _say(sentence: str) -> None:
 
 
 def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
-    from grandrounds.deployment.dry_run import dry_run
+    from grandrounds.deployment.dry_run import dry_run, tables_of_words
 
     with waiting("playing a round at home"):
         uploads = dry_run(ours, holding)
@@ -176,6 +178,13 @@ def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
             upload.refused or "may leave",
         )
     out.print(table)
+    for name in tables_of_words(ours, uploads):
+        out.print(
+            f"{name} has a row for each word piece: whoever gets it sees which of them this site's text has, by the "
+            'rows that changed. The federation can keep it at home: model.freeze = ["embeddings"], or adapters '
+            "(model.parameter_efficient = 'lora')",
+            soft_wrap=True,
+        )
     for upload in uploads:
         if len(upload.tensors) > 3:
             out.print(f"{upload.kind} of {upload.method}:")

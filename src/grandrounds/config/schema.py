@@ -131,6 +131,9 @@ class Model(Section):
     """How many of the vectors' words to use, the first of the file, which are the most common; all of them are sent."""
     attention_dropout: float | None = Field(None, ge=0, lt=1)
     """Attention dropout instead of the encoder's own; 0 saves up to 40% of a step on a CPU, where it is slow."""
+    freeze: list[str] = Field(default_factory=list)
+    """Parts that are not trained and so are not sent, by a name that their parameters contain, such as "embeddings".
+    The rows of a table of word pieces that training has changed show which word pieces a site's text has."""
     layers: int | None = Field(None, ge=1)
     """Layers of the encoder `new`, by default 4; of a pretrained encoder the first ones to use, by default all."""
     width: int | None = Field(None, ge=8)
@@ -278,6 +281,7 @@ class Config(Section):
         _known("data.format", self.data.format, formats, "format")
         for name, site in self.sites.items():
             _known(f"sites.{name}.format", site.format or self.data.format, formats, "format")
+        self._check_generated()
         self._check_shares()
         self._check_unlabelled()
         _known("partition.scheme", self.partition.scheme, SCHEMES)
@@ -296,6 +300,15 @@ class Config(Section):
         if lacking and len(lacking) < len(self.sites):
             raise ConfigError(f"sites.{lacking[0]} has no train, as other sites do: give every site a corpus, or none")
         return self
+
+    def _check_generated(self) -> None:
+        """Else the notes that train would be made again and taken for another corpus."""
+        for part in ("public", "validation"):
+            if self.data.format in GENERATED and isinstance(getattr(self.data, part), str | list):
+                raise ConfigError(
+                    f"data.{part} names a file, and '{self.data.format}' has none; give a share of train, such as "
+                    f"data.{part} = 0.1"
+                )
 
     def _check_shares(self) -> None:
         of_data = {f"data.{part}": getattr(self.data, part) for part in ("public", "validation", "test", "unlabelled")}
@@ -393,7 +406,8 @@ class Config(Section):
         """How learners work; `training` is a site's own."""
         sites = self.training if training is None else training
         return LearnerSpec(
-            task, encoder, sites, self.server_training(), self.federation.rounds, self.seed, device, start
+            *(task, encoder, sites, self.server_training(), self.federation.rounds, self.seed, device, start),
+            freeze=tuple(self.model.freeze),
         )
 
     def task_options(self) -> Any:

@@ -120,6 +120,7 @@ def create(folder: Path, founded: Founded, config: Config) -> Consortium:
     if (folder / "founded.toml").exists():
         raise GrandRoundsError(f"'{folder}' already holds a federation; choose another folder")
     _check_names(founded.sites)
+    find_device(config.device)
     folder.mkdir(parents=True, exist_ok=True)
     for left in ("terms", "enrolment"):
         shutil.rmtree(folder / left, ignore_errors=True)  # of one that was interrupted
@@ -240,6 +241,7 @@ def coordinate(
     config, founded = consortium.config, consortium.founded
     terms = read_terms(consortium.folder / "terms")
     keys = _keys(consortium, at_least)
+    find_device(config.device)
     consortium.check_certificate()
     with ExitStack() as stack:
         folder = RunFolder(consortium.folder / "run", config, resume)

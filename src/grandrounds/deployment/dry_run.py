@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from grandrounds.deployment.enrolment import Enrolment
 from grandrounds.deployment.site import Holding
 from grandrounds.federation.audit import Audit
@@ -21,6 +23,7 @@ from grandrounds.federation.payloads import Packed
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.public_sets import PublicSetCache
+from grandrounds.federation.rows import table_names
 from grandrounds.federation.runner import SiteRunner
 from grandrounds.setup.examples import Examples
 from grandrounds.setup.server import expected_of, manifest_of
@@ -103,6 +106,15 @@ def dry_run(enrolment: Enrolment, holding: Holding) -> list[Upload]:
         algorithm.finish(server, cohort := federation.cohort(sites, 1, read_only=True))
         cohort.finish()
     return listener.seen
+
+
+def tables_of_words(enrolment: Enrolment, uploads: Sequence[Upload]) -> list[str]:
+    """Tables with a row for each word piece that would leave: the rows that training changes show which pieces a site's
+    text has."""
+    terms = enrolment.terms
+    model = terms.spec(terms.config.training, torch.device("cpu")).initial_model()
+    pieces, sent = len(terms.encoder.tokenizer), {name for upload in uploads for name in upload.tensors}
+    return [name for name in table_names(model) if name in sent and model.get_parameter(name).shape[0] >= pieces]
 
 
 class _Listener:

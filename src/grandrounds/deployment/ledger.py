@@ -13,19 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.contract import Algorithm, declared_kinds, site_method
 from grandrounds.federation.exchange import Ask
-from grandrounds.federation.payloads import Packed
+from grandrounds.federation.payloads import Done, Packed, Scores
 from grandrounds.federation.policy import RefusalError
 
 GREETED, ASKED = "registered", "asked"
+AT_THE_END = 2
+"""Models that are judged under the number of a round: its own, and after the last round the best one."""
 MOST_ANEW = 5
 """Answers to different asks for one round and exchange: a run that was interrupted may take another course."""
 
 
 class SiteLedger:
-    def __init__(self, log: Path, rounds: int, exchanges: int) -> None:
-        """`log` is the site's audit log, from which it goes on; `rounds` and `exchanges` of a round are the terms'."""
-        self._rounds, self._exchanges = rounds, exchanges
+    def __init__(self, log: Path, rounds: int, algorithm: Algorithm) -> None:
+        """`log` is the site's audit log, from which it goes on; rounds and algorithm are the terms'."""
+        self._rounds, self._algorithm, self._exchanges = rounds, algorithm, algorithm.exchanges()
         self._breaks = 0
         self._answered: dict[str, dict[str, int]] = {}
         """By place, the asks that were answered there, each with the number of breaks before it."""
@@ -44,9 +47,10 @@ class SiteLedger:
             raise RefusalError(f"the terms have {self._rounds} rounds, so none with the number {ask.round}")
         if not 1 <= ask.exchange <= self._exchanges:
             raise RefusalError(f"a round of this algorithm has {self._exchanges} exchanges at most")
-        place, ask_digest = _place(ask), _digest(ask)
+        judged = self._judged(ask)
+        place, ask_digest = _place(ask, judged), _digest(ask)
         before = self._answered.get(place, {})
-        if before and ask_digest not in before:
+        if before and ask_digest not in before and not (judged and len(before) < AT_THE_END):
             if max(before.values()) == self._breaks:
                 raise RefusalError("this round and exchange were answered already, to an ask with other content")
             if len(before) >= MOST_ANEW:
@@ -57,6 +61,13 @@ class SiteLedger:
         self._remember(line)
         return line
 
+    def _judged(self, ask: Ask) -> bool:
+        """Whether a model is judged: read-only, and nothing but scores, or the word that it is done, leaves."""
+        if ask.commit is not None:
+            return False
+        kinds = declared_kinds(site_method(self._algorithm, ask.method))
+        return {Scores, Done}.issuperset(kinds if isinstance(kinds, tuple) else (kinds,))
+
     def _remember(self, line: Mapping[str, Any]) -> None:
         if line.get("event") == GREETED:
             self.greeted()
@@ -64,11 +75,10 @@ class SiteLedger:
             self._answered.setdefault(str(line["place"]), {}).setdefault(str(line["ask"]), self._breaks)
 
 
-def _place(ask: Ask) -> str:
-    """An evaluation asks for one split after the other under the same numbers; no other word makes a new place."""
-    read_only = ask.commit is None
-    words = [part for part in ask.message if isinstance(part, str)] if read_only else []
-    return json.dumps([ask.round, ask.exchange, ask.method if read_only else "", words])
+def _place(ask: Ask, judged: bool) -> str:
+    """An evaluation asks for one split after the other under its round's numbers; no other word makes a new place."""
+    words = [part for part in ask.message if isinstance(part, str)] if judged else []
+    return json.dumps([ask.round, ask.exchange, ask.method if judged else "", words])
 
 
 def _digest(ask: Ask) -> str:

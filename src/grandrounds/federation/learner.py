@@ -96,6 +96,8 @@ class LearnerSpec:
     """Parts that start random anyway, because their shapes depend on the site's own label set."""
     trained: Trained | None = None
     """How the training data were read, where that is known: it is saved with a model."""
+    freeze: Sequence[str] = ()
+    """Parts that stay as they start."""
 
     @cached_property
     def model_key(self) -> str:
@@ -117,7 +119,21 @@ class LearnerSpec:
             given = safetensors.load_file(self.start)
             fitting = {name: value for name, value in given.items() if name.partition(".")[0] not in self.drawn}
             model.load_state_dict(fitting, strict=not self.drawn)
+        freeze(model, self.freeze)
         return model
+
+
+def freeze(model: nn.Module, parts: Sequence[str]) -> None:
+    """What has no gradient is neither trained nor sent."""
+    for part in parts:
+        members = [p for name, p in model.named_parameters() if part in name.split(".")]
+        if not members:
+            known = {word for name, _ in model.named_parameters() for word in name.split(".")[:-1]}
+            raise ConfigError(f"model.freeze: {unknown('part of the model', part, known)}")
+        for parameter in members:
+            parameter.requires_grad_(False)
+    if parts and not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ConfigError("model.freeze names all of the model: nothing is learnt")
 
 
 class Learner:

@@ -12,6 +12,7 @@ from grandrounds.federation.runner import SiteRunner
 from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.loop import RoundLoop, Silent, Watcher
 from grandrounds.runs.results import Result
+from grandrounds.setup.server import find_device
 from grandrounds.simulation.in_process import InProcess
 from grandrounds.simulation.prepare import Simulation, prepare
 from grandrounds.simulation.workers import Workers
@@ -56,6 +57,7 @@ def run_config(
         if (finished := folder.finished) is not None:
             watcher.say(f"this run is already finished: {out}")
             return finished
+        find_device(config.device)  # before corpora are read: that may take minutes
         simulation = prepare(config, base, out)
         folder.claim(config)
         transport = _transport(config, base, out, simulation)

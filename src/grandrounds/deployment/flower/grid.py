@@ -26,6 +26,8 @@ from grandrounds.errors import GrandRoundsError, foreign
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Packed, PayloadError
 
+MOST_MISSED, GRACE = 3, 1.0
+"""Answers that a site may owe us in a row before it costs nobody's time any more; seconds that it has at least."""
 LARGE = 1 << 20
 """Bytes above which a reply that is early waits on disk."""
 
@@ -147,6 +149,11 @@ class OverGrid:
         self._deadline, self._absence = deadline, absence
         self._session, self._number = secrets.token_hex(8), 0
         self._reported: dict[str, str] = {}
+        self._missed: dict[str, int] = {}
+        """How many answers in a row a site owes us though it is in sight."""
+        self._punctual: float | None = None
+        """When all had answered but sites that owe several."""
+        self._heard = False
         self.close()  # a coordinator that was killed may have left replies
 
     def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
@@ -164,12 +171,13 @@ class OverGrid:
                 continue
             self._number += 1
             pending[site] = _Pending(Request(id=f"{self._session}.{self._number}", message=message), payloads)
-        until, wait = time.monotonic() + (patience or self._deadline), self._poll
+        began, self._punctual, self._heard = time.monotonic(), None, False
+        until, wait = began + (patience or self._deadline), self._poll
         for site, _, _ in letters:
             while site not in arrived:
                 self._send(pending)
                 came = self._receive(pending, arrived, site)
-                self._give_up(pending, arrived, until, patience or self._deadline)
+                self._give_up(pending, arrived, until, patience or self._deadline, began)
                 self._turn_away()
                 self._idle()
                 wait = self._poll if came else min(wait * 1.2, 1.0)
@@ -248,7 +256,8 @@ class OverGrid:
             if reply is None:
                 continue
             reply = self._signed(reply)
-            came = True
+            came = self._heard = True
+            self._missed.pop(site, None)
             arrived[site] = self._early(reply) if site != turn else reply
             self.roster.sites[site].doing = ""
             self.roster.sites[site].bytes_up += sum(map(len, reply.payloads))
@@ -266,25 +275,46 @@ class OverGrid:
         return reply
 
     def _give_up(
-        self, pending: dict[str, _Pending], arrived: dict[str, Received], until: float, patience: float
+        self,
+        pending: dict[str, _Pending],
+        arrived: dict[str, Received],
+        until: float,
+        patience: float,
+        began: float,
     ) -> None:
         now = time.monotonic()
+        self._look_who_is_punctual(pending, now)
+        # Whoever is silent again and again has as much time again as the others took, and no more.
+        over = self._punctual is not None and now - self._punctual >= max(self._punctual - began, GRACE)
         nobody = not any(presence.online for presence in self.roster.sites.values())
         for site, waiting in list(pending.items()):
             if nobody or self.roster.sites[site].online:
                 waiting.gone = None  # where nobody is in sight, it is we who are cut off
             elif waiting.gone is None:
                 waiting.gone = now
-            late = now >= until
+            silent = over and self._missed.get(site, 0) >= MOST_MISSED
+            late = now >= until or silent
             if late or (waiting.gone is not None and now - waiting.gone >= self._absence):
-                why = (
-                    f"late: no answer within {patience:g} s"
-                    if late and waiting.gone is None
-                    else f"cut off: not seen for {now - (waiting.gone or now):.0f} s"
-                )
+                if late and waiting.gone is None:
+                    why = self._late(site, silent, patience)
+                else:
+                    why = f"cut off: not seen for {now - (waiting.gone or now):.0f} s"
                 arrived[site] = Received(site, lost=why)
                 self.roster.sites[site].doing = ""
                 del pending[site]
+
+    def _look_who_is_punctual(self, pending: Mapping[str, _Pending], now: float) -> None:
+        if not self._heard or any(self._missed.get(site, 0) < MOST_MISSED for site in pending):
+            self._punctual = None
+        elif self._punctual is None:
+            self._punctual = now
+
+    def _late(self, site: str, silent: bool, patience: float) -> str:
+        self._missed[site] = missed = self._missed.get(site, 0) + 1
+        if silent:
+            return f"late: no answer for the {missed}th time in a row, so it was not waited for"
+        further = "; from now on it is not waited for longer than the others" if missed == MOST_MISSED else ""
+        return f"late: no answer within {patience:g} s{further}"
 
     def _turn_away(self) -> None:
         """A site that comes after the run began hears so, once, instead of waiting for an ask that never comes."""
