@@ -31,6 +31,7 @@ class ConfigError(GrandRoundsError):
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """A sentence on an unknown name: "unknown algorithm 'fedavgg'; did you mean 'fedavg'?"."""
     names = sorted(known)
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
+    folded = {other.lower(): other for other in names}
+    near = get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+    hint = f"did you mean '{folded[near[0]]}'?" if near else f"known: {', '.join(names)}"
     return f"unknown {what} '{name}'; {hint}"
