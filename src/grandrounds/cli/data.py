@@ -45,7 +45,7 @@ def source_of(files: list[Path] | None, format: str, options: list[str] | None, 
         raise ConfigError("name the files to read, or take --format synthetic")
     for text in options or []:
         if not text.partition("=")[1]:
-            raise ConfigError("--option takes KEY=VALUE: joined=same")
+            raise ConfigError("--option takes KEY=VALUE: breaks=line")
     return Source(format, files or [], dict(parse_override(text) for text in options or []), lenient)
 
 
