@@ -51,5 +51,6 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def near(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """The known name that is most like this one, if any is like it at all."""
-    return next(iter(get_close_matches(name.lower(), sorted(known), n=1, cutoff=cutoff)), None)
+    """The known name that is most like this one, whatever its case, if any is like it at all."""
+    folded = {other.lower(): other for other in sorted(known)}
+    return next((folded[like] for like in get_close_matches(name.lower(), folded, n=1, cutoff=cutoff)), None)

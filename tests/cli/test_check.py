@@ -47,6 +47,6 @@ def test_many_labels_are_folded_to_the_commonest(tmp_path: Path) -> None:
     file.write_text("".join(rows))
     wanted = ("data", "partition", file, "--format", "conll", "--task", "ner", "--sites", "1")
     table = run(*wanted).good().stdout
-    assert "the 5 commonest of 40 labels, all with --json" in table
+    assert "the 5 commonest of 41 labels, all with --json" in table
     (site,) = run(*wanted, "--json").json()["sites"]
     assert len(site["labels"]) == 40

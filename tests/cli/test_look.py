@@ -162,7 +162,7 @@ def test_data_commands_take_the_options_of_a_format(tmp_path: Path) -> None:
     wanted = ("data", "check", file, "--format", "pubtator", "--json")
     assert run(*wanted).json()["relations"] == 1  # by the whole of the joined ids
     assert run(*wanted, "--option", "joined=same").json()["relations"] == 1
-    assert run(*wanted, "--option", "joined").complaint() == "--option takes KEY=VALUE: joined=same"
+    assert run(*wanted, "--option", "joined").complaint() == "--option takes KEY=VALUE: breaks=line"
     misspelt = run(*wanted, "--option", "joint=same").complaint()
     assert misspelt == "format 'pubtator': unknown option 'joint'; did you mean 'joined'?"
 

@@ -11,6 +11,7 @@ from grandrounds.config.schema import make_config
 from grandrounds.data import labels
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.simulation.prepare import Simulation, prepare
+from grandrounds.tasks.task import NONE
 from tests.conftest import TinyConfig, corpus, write_corpus
 
 NER = {"name": "ner", "tagger": "bert"}
@@ -23,11 +24,11 @@ def made(tiny_config: TinyConfig, tmp_path: Path, **overrides: Any) -> Simulatio
 def test_types_are_the_same_for_every_task(tiny_config: TinyConfig, tmp_path: Path) -> None:
     renamed = {"test": "exam", "treatment": "", "TeRP": "shows"}
     relations = made(tiny_config, tmp_path, **{"data.map_labels": renamed})
-    assert set(relations.spec.task.labels) == {"none", "shows"}
+    assert set(relations.spec.task.labels) == {NONE, "shows"}
     assert relations.warnings[labels.MENTIONS] > 0
     assert relations.warnings[labels.RELATIONS] > 0
     mentions = made(tiny_config, tmp_path, **{"data.map_labels": renamed, "task": NER})
-    assert set(mentions.spec.task.labels) == {"exam", "problem"}
+    assert set(mentions.spec.task.labels) == {NONE, "exam", "problem"}
 
 
 def test_a_site_may_have_names_of_its_own(tiny_config: TinyConfig, tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ def test_a_site_may_have_names_of_its_own(tiny_config: TinyConfig, tmp_path: Pat
     both["b"] |= {"map_labels": {"treatment": "drug"}}
     own = {"data.train": None, "partition": {}, "task": NER, "data.public": 0.0, "data.validation": 0.0}
     simulation = made(tiny_config, tmp_path, **own, sites=both, **{"data.map_labels": {"test": "exam"}})
-    assert set(simulation.spec.task.labels) == {"drug", "exam", "problem", "test", "treatment"}
+    assert set(simulation.spec.task.labels) == {NONE, "drug", "exam", "problem", "test", "treatment"}
     both["b"] = {**both["b"], "map_labels": {"treatmen": "drug"}}
     with pytest.raises(ConfigError, match=r"^sites\.b\.map_labels: unknown type 'treatmen'; did you mean 'treatment'"):
         made(tiny_config, tmp_path, **own, sites=both)

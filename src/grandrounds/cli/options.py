@@ -42,5 +42,5 @@ def reader_options(given: list[str] | None) -> dict[str, Any]:
     """`--option KEY=VALUE`, read as TOML would."""
     for text in given or []:
         if not text.partition("=")[1]:
-            raise ConfigError("--option takes KEY=VALUE: joined=same")
+            raise ConfigError("--option takes KEY=VALUE: breaks=line")
     return dict(parse_override(text) for text in given or [])

@@ -42,7 +42,7 @@ from grandrounds.data.formats import (
     pubtator,
     smm4h,
 )
-from grandrounds.data.formats.source import Warnings, decode, lines
+from grandrounds.data.formats.source import Lenient, Warnings, decode, lines
 from grandrounds.data.pairs import listed_pairs
 from grandrounds.errors import DataError
 
@@ -580,6 +580,35 @@ def test_json_has_a_place_for_every_record(files):
         for row, document in zip(rows, documents, strict=True):
             for field in ("sentences", "mentions", "entities", "relations", "attributes"):
                 assert len(row.get(field, ())) == len(getattr(document, field))
+
+
+LENIENT: list[tuple[str, Callable[[str, Warnings], object]]] = [
+    (PUBTATOR, lambda content, warnings: list(pubtator.parse(content, PATH, warnings))),
+    (ANN, lambda content, warnings: brat.parse(TEXT, content, "x", PATH, warnings)),
+    (CHEMPROT, lambda content, warnings: list(chemprot.parse(lines(content), PATH, warnings))),
+    (DOCRED, lambda content, warnings: list(docred.parse(content, PATH, warnings))),
+    (BIOC_JSON, lambda content, warnings: list(bioc_json.parse(content, PATH, warnings))),
+    (BIOC_XML, lambda content, warnings: list(bioc_xml.parse(BytesIO(content.encode()), PATH, warnings))),
+    (PUBANNOTATION, lambda content, warnings: list(pubannotation.parse(content, PATH, warnings))),
+]
+
+
+@pytest.mark.parametrize(("content", "parse"), LENIENT, ids=range(len(LENIENT)))
+def test_lenient_reading_refuses_nothing_and_counts_what_others_refuse(content: str, parse):
+    for number in range(500):
+        (data,) = broken(random.Random(number), (content,))
+        try:
+            text = decode(data, PATH)
+        except DataError:
+            continue
+        found, refused = Lenient(), False
+        parse(text, found)
+        try:
+            parse(text, Counter())
+        except DataError:
+            refused = True
+        assert refused == bool(found.kinds), f"file {number}: {data!r}"
+        assert all(error.path == PATH and not PRIVATE.search(str(error)) for error in found.problems)
 
 
 @pytest.mark.parametrize("content", [PUBTATOR, CONLL, TSV, JSON])
