@@ -50,7 +50,8 @@ def test_the_page_highlights_mentions_and_speaks_of_no_relation(tagger: Path, no
     run("extract", tagger, note, "--to", "html", "--out", tmp_path / "found.html").good()
     page = (tmp_path / "found.html").read_text()
     body = page[page.index("<body") :]
-    marked = re.findall(r'<mark class="d0m\d [^>]*title="(\w+) · [01]\.\d{4}">([^<]*)</mark>', body)
+    said = r"(?: · negated \(&quot;No&quot;\))?"
+    marked = re.findall(rf'<mark class="d0m\d [^>]*title="(\w+){said} · [01]\.\d{{4}}"[^>]*>([^<]*)</mark>', body)
     assert [surface for _, surface in marked] == SURFACES
     assert [type for type, _ in marked] == ["treatment", "problem", "test", "problem", "problem", "treatment"]
     assert "1 document, 6 mentions." in body

@@ -189,7 +189,7 @@ def test_data_convert_keeps_offsets_and_counts_what_a_format_can_not_carry(corpo
 
 def test_data_convert_names_the_formats_that_can_be_written(corpora: Path) -> None:
     said = run("data", "convert", corpora / "train.jsonl", "--to", "biobert-tsv").complaint()
-    written = "brat, conll, json, lines, opennre, pubtator"
+    written = "bioc, bioc-json, brat, conll, json, lines, opennre, pubannotation, pubtator"
     assert said == f"format 'biobert-tsv' can be read, not written; write one of {written}"
 
 

@@ -82,6 +82,19 @@ def test_large_files_are_tried_by_their_beginning(tmp_path: Path, monkeypatch: p
     assert detect(tmp_path / "z").format == "conll"
 
 
+def test_of_many_files_none_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FILES", 5)
+    for i in range(12):
+        write("conll", documents("conll"), tmp_path / f"{i:02d}.conll")
+    (tmp_path / "LICENSE").write_text("MIT\n")
+    found = detect(tmp_path)
+    assert (found.parts, found.passed_over) == ({"train": [tmp_path]}, [tmp_path / "LICENSE"])
+    for i in range(12):
+        (tmp_path / f"{i:02d}.conll").rename(tmp_path / f"{'test' if i % 3 else 'train'}-{i:02d}.conll")
+    found = detect(tmp_path)
+    assert {part: len(files) for part, files in found.parts.items()} == {"train": 4, "test": 8}
+
+
 def test_folds_of_one_corpus_give_the_first(tmp_path: Path) -> None:
     for fold in ("1", "2"):
         write("conll", documents("conll"), tmp_path / fold / "train.tsv")

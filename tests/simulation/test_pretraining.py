@@ -315,7 +315,7 @@ def test_sites_too_small_for_the_threshold_are_told_what_to_lower(config: Pretra
 
 
 def test_without_public_text_a_new_encoder_is_pointed_to_the_sites() -> None:
-    with pytest.raises(ConfigError, match=r"raise data\.public, or learn them .* model\.vocabulary = 'sites'"):
+    with pytest.raises(ConfigError, match=r"set data\.public to .*, or learn them .* model\.vocabulary = 'sites'"):
         Encoder.new(Size(1, 8, 2, 100, 0.1), (), None)
 
 

@@ -21,8 +21,11 @@ from grandrounds.data.formats import FORMATS, each, read
 from grandrounds.errors import DataError, GrandRoundsError
 
 SAMPLE = 1 << 20
-"""Bytes of a file that are tried; of a folder of files as many as are in 20 documents or so."""
+"""Bytes of a file that are tried."""
 FILES, DOCUMENTS = 60, 500
+"""How many files of a folder, and documents of a file."""
+LISTED = 10
+"""With more files that are all alike, a corpus is its folder."""
 PLAIN = ("json", "notes-json", "mimic-notes", "text")
 """Formats of text in which nothing is marked, those that say more first; `lines` can't be told from text."""
 PARTS = {"train": ("train",), "validation": ("dev", "valid"), "test": ("test",)}
@@ -53,9 +56,8 @@ def detect(folder: Path, format: str | None = None) -> Detected:
             return here
         # Of a format that takes whole folders, folders below may be its parts; plain ones belong to it.
         below = {path: found for path, found in below.items() if found.format not in PLAIN}
-        if not any(part_of(path.name) for path in below) and {found.format for found in below.values()} <= {
-            here.format
-        }:
+        alike = all(found.format == here.format for found in below.values())
+        if alike and not any(part_of(path.name) for path in below):
             return here
     return _from_below(folder, below) if below else here or _nothing(folder, format)
 
@@ -99,9 +101,14 @@ def _detect_here(folder: Path, format: str | None) -> Detected | None:
         return None
     if FORMATS[chosen].source == "folder":
         return Detected(chosen, {"train": [folder]}, [])
-    whole = {part: [folder / file for file in found[chosen] if part_of(file) == part] for part in PARTS}
-    others = [folder / file for file in found[chosen] if part_of(file) is None]
-    return Detected(chosen, _shared_out(whole, others), [folder / file for file in files if file not in found[chosen]])
+    beyond = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name not in files)
+    held = [*found[chosen], *_fitting(chosen, beyond)]  # of many files, those like the first
+    parts = {part: [folder / file for file in held if part_of(file) == part] for part in PARTS}
+    others = [folder / file for file in held if part_of(file) is None]
+    left = [folder / file for file in (*files, *beyond) if file not in held]
+    if len(others) > LISTED and not any(parts.values()) and not _fitting(chosen, [path.name for path in left]):
+        others = [folder]
+    return Detected(chosen, _shared_out(parts, others), left)
 
 
 def _shared_out(parts: Mapping[str, Sequence[Path]], others: Sequence[Path]) -> dict[str, list[Path]]:
@@ -136,13 +143,16 @@ def _choose(found: Mapping[str, Mapping[str, _Sampled]], folder: Path) -> str | 
 
 def _read(format: str, sample: Path, files: Sequence[str]) -> dict[str, _Sampled]:
     """For each file that the format reads, what it finds."""
-    chosen = FORMATS[format]
-    if chosen.source == "folder":
+    if FORMATS[format].source == "folder":
         return {".": whole} if (whole := _sampled(format, sample)) else {}
-    suffixes = tuple(suffix.lower() for suffix in chosen.suffixes)
-    fitting = [file for file in files if file.removesuffix(".gz").lower().endswith(suffixes)]
-    found = {file: _sampled(format, sample / file) for file in fitting}
+    found = {file: _sampled(format, sample / file) for file in _fitting(format, files)}
     return {file: read for file, read in found.items() if read is not None}
+
+
+def _fitting(format: str, files: Sequence[str]) -> list[str]:
+    """Those whose names end as the format's do."""
+    suffixes = tuple(suffix.lower() for suffix in FORMATS[format].suffixes)
+    return [file for file in files if file.removesuffix(".gz").lower().endswith(suffixes)]
 
 
 def _sampled(format: str, path: Path) -> _Sampled | None:

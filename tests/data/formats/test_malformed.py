@@ -341,6 +341,8 @@ def test_chemdisgene_has_a_place_for_every_relation(files):
         (abstracts, relations), documents, warnings = done
         if len({document.id for document in documents}) == len(documents) and "CID" not in abstracts:
             reported = sum(warnings.values()) - warnings[chemdisgene.TURNED]
+            torn = [row.split("\t") for row in abstracts.splitlines() if row.count("\t") >= 3]
+            reported -= sum(not row[1].isdigit() for row in torn)  # mentions that read as relations
             assert len(filled(relations)) == sum(len(document.relations) for document in documents) + reported
 
 
