@@ -13,7 +13,7 @@ from grandrounds.data.formats import write
 from grandrounds.simulation.prepare import prepare
 from tests.cli.commands import run
 from tests.conftest import corpus, write_corpus
-from tests.tasks.test_ner_spans import nested
+from tests.tasks.documents import nested
 
 
 def test_a_config_is_written_that_starts(tmp_path: Path) -> None:

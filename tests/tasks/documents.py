@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import cycle, islice, product
+
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
+from tests.conftest import DRUGS, PROBLEMS, sentence
 
 TEXT = "aspirin eased the pain . insulin despite aspirin showed fever again . no pain was seen ."
 
@@ -73,3 +77,18 @@ def eased(*pairs: tuple[str, str], id: str = "d") -> Document:
         for name in dict.fromkeys(named)
     )
     return Document(id, text, tuple(sentences), tuple(mentions), tuple(entities))
+
+
+def nested(size: int, prefix: str = "d") -> list[Document]:
+    """`aspirin pain`: a problem with a treatment in it; and treatments and problems apart."""
+    made = []
+    for i, (drug, problem) in enumerate(islice(cycle(product(DRUGS, PROBLEMS)), size)):
+        if i % 3:
+            plain = sentence(f"{prefix}{i}", ["The ", (f"{drug} {problem}", "problem"), " eased again ."], {})
+            mentions = (*plain.mentions, Mention(4, 4 + len(drug), "treatment", "T2"))
+            entities = tuple(Entity(m.id, m.type, (k,)) for k, m in enumerate(mentions))
+            made.append(replace(plain, mentions=mentions, entities=entities))
+        else:
+            parts = ["The ", (drug, "treatment"), " eased the ", (problem, "problem"), " ."]
+            made.append(sentence(f"{prefix}{i}", [*parts], {}))
+    return made

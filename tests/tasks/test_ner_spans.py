@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations, cycle, islice, product
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grandrounds
-from grandrounds.data.documents import Document, Entity, Mention, Span
+from grandrounds.data.documents import Document, Mention, Span
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.ner import NER, NEROptions
 from grandrounds.tasks.ner_coding import CLASHING, OVERLAPPING, SAME_WORDS, SpanCoding, TagCoding, too_long
-from tests.conftest import DRUGS, PROBLEMS, TinyConfig, sentence, write_corpus
+from tests.conftest import TinyConfig, write_corpus
+from tests.tasks.documents import nested
 
 TYPES = ["problem", "site", "treatment"]
-
-
-def nested(size: int, prefix: str = "d") -> list[Document]:
-    """`aspirin pain`: a problem with a treatment in it; and treatments and problems apart."""
-    made = []
-    for i, (drug, problem) in enumerate(islice(cycle(product(DRUGS, PROBLEMS)), size)):
-        if i % 3:
-            plain = sentence(f"{prefix}{i}", ["The ", (f"{drug} {problem}", "problem"), " eased again ."], {})
-            mentions = (*plain.mentions, Mention(4, 4 + len(drug), "treatment", "T2"))
-            entities = tuple(Entity(m.id, m.type, (k,)) for k, m in enumerate(mentions))
-            made.append(replace(plain, mentions=mentions, entities=entities))
-        else:
-            parts = ["The ", (drug, "treatment"), " eased the ", (problem, "problem"), " ."]
-            made.append(sentence(f"{prefix}{i}", [*parts], {}))
-    return made
 
 
 # Mentions as numbers and back
