@@ -162,7 +162,7 @@ def test_everything_is_escaped_and_nothing_asked_from_outside() -> None:
     )
     assert read(page).tags.count("script") == 1
     assert read(page).text == hostile
-    assert "http" not in page
+    assert "http" not in page.replace("http-equiv", "")
 
 
 def test_a_long_note_takes_a_moment() -> None:
