@@ -22,7 +22,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import distant, documents, federation_tax, many_sites, masked_language, memory, ner, workers
+from benchmarks import distant, documents, extraction, federation_tax, many_sites, masked_language, memory, ner, workers
 from benchmarks.corpus import random_encoder
 from benchmarks.measuring import Row, Settings, load
 from grandrounds.runs.provenance import provenance
@@ -35,6 +35,7 @@ BENCHMARKS = {
     "documents": documents.measure,
     "distant": distant.measure,
     "ner": ner.measure,
+    "extraction": extraction.measure,
     "masked_language": masked_language.measure,
 }
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "bench.json"
