@@ -87,9 +87,7 @@ def extract(
 
     Example: `grandrounds extract ner/model re/model note.txt --to html --out found.html`
     """
-    from grandrounds.data.formats import write
     from grandrounds.pipeline.load import load
-    from grandrounds.reports.extraction import extraction_page
     from grandrounds.setup.server import find_device
 
     load_modules(imports or [])
@@ -107,23 +105,23 @@ def extract(
         dictionary=dictionary,
         device=find_device(device),
     )
-    chosen = format or ("text" if all(name == STDIN or Path(name).suffix == ".txt" for name in inputs) else "json")
-    if chosen == "text" and not pipeline.taggers:
-        raise GrandRoundsError(
-            f"a {pipeline.relaters[0].task.name} model relates mentions, and text has none: give it documents with "
-            "mentions (--format), or a ner model before it: grandrounds extract NER_MODEL RE_MODEL note.txt"
-        )
+    _read(pipeline, _documents(inputs, format, reader_options(option), pipeline), batch, to, out_path)
+
+
+def _read(pipeline: Pipeline, documents: Iterable[str | Document], batch: int, to: str, out_path: Path | None) -> None:
+    """Read all, and write as it comes, where the format allows."""
+    from grandrounds.data.formats import write
+    from grandrounds.reports.extraction import extraction_page
+
     kinds = [kind for kind, models in (("mentions", pipeline.taggers), ("relations", pipeline.relaters)) if models]
-    documents = _documents(inputs, chosen, reader_options(option), pipeline)
     found = _counted(pipeline.pipe(documents, batch), kinds)
-    if to in ("json", "dict"):
+    if out_path is None or to in ("json", "dict"):
         _write_lines(found, to, out_path)
     elif to == "html":
-        assert out_path is not None
-        title = f"{pipeline.finds.capitalize()} in {', '.join(Path(name).name for name in inputs)}"
-        out_path.write_text(extraction_page(list(found), title, pipeline.finds), encoding="utf-8")
+        out_path.write_text(
+            extraction_page(list(found), f"{pipeline.finds.capitalize()} found", pipeline.finds), "utf-8"
+        )
     else:
-        assert out_path is not None
         pipeline.warnings.update(write(to, found, out_path))
     show_warnings(pipeline.warnings)
     if out_path is not None:
@@ -150,10 +148,16 @@ def _parted(words: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def _documents(
-    inputs: Sequence[str], format: str, options: dict[str, Any], pipeline: Pipeline
+    inputs: Sequence[str], format: str | None, options: dict[str, Any], pipeline: Pipeline
 ) -> Iterator[str | Document]:
     """One at a time, as the training data of the first model were read."""
     paths = [Path(name) for name in inputs if name != STDIN]
+    format = format or ("text" if all(path.suffix == ".txt" for path in paths) else "json")
+    if format == "text" and not pipeline.taggers:
+        raise GrandRoundsError(
+            f"a {pipeline.relaters[0].task.name} model relates mentions, and text has none: give it documents with "
+            "mentions (--format), or a ner model before it: grandrounds extract NER_MODEL RE_MODEL note.txt"
+        )
     if STDIN in inputs:
         if format != "text":
             raise ConfigError(f"standard input is read as text, not as '{format}'; give a file")
