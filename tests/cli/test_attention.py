@@ -104,7 +104,7 @@ def test_what_is_no_model_yet_or_no_longer_whole_is_said(
     (tmp_path / "run" / "tokenizer.json").unlink()
     assert "is damaged; train or copy it again" in run("attention", bert, tmp_path / "run", *text).complaint()
     (tmp_path / "run" / "tokenizer_config.json").unlink()
-    assert "has no tokenizer" in run("attention", bert, tmp_path / "run", *text).complaint()
+    assert "is damaged; train or copy it again" in run("attention", bert, tmp_path / "run", *text).complaint()
 
 
 def test_a_folder_of_files_in_another_format_is_told_with_what_was_passed_over(

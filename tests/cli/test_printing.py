@@ -35,7 +35,7 @@ def test_a_refusal_is_printed_as_it_came(monkeypatch: pytest.MonkeyPatch, words:
     live = console.Live(quiet=True)
     assert printed(monkeypatch, lambda: live.say(f"mercy refused: {words}")) == f"  mercy refused: {words}\n"
     assert printed(monkeypatch, lambda: console.complain(words)) == f"grandrounds: {words}\n"
-    assert printed(monkeypatch, lambda: console.show_warnings({words: 2})) == f"  note: 2 {words}\n"
+    assert printed(monkeypatch, lambda: console.show_warnings({words: 2})) == f"  warning: 2 {words}\n"
 
 
 @pytest.mark.parametrize("words", HOSTILE)

@@ -448,7 +448,7 @@ def test_no_word_of_a_site_crosses_the_wire(tiny_config: TinyConfig, tmp_path: P
     host.answer, host.check = trip, lambda asked: None  # type: ignore[method-assign]
     made = handlers(simulation, host, tmp_path / "sites")
     grid = Tapped(apps(made))
-    (answer,) = over(grid, tmp_path).exchange([ask("site-01")])
+    (answer,) = over(grid, tmp_path).exchange([replace(ask("site-01"), method="train_and_predict")])
     assert answer.lost == "failed: ValueError; the site's own log says more"
     assert len(crossed) > 100_000
     text = (tmp_path / "train.jsonl").read_bytes()

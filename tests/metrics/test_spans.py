@@ -144,5 +144,5 @@ def test_what_is_no_tag_is_refused(tag: str) -> None:
 
 
 def test_an_unknown_scheme_is_named() -> None:
-    with pytest.raises(GrandRoundsError, match="unknown tag scheme 'BIOS'; known: BIO, BIOES, IO"):
+    with pytest.raises(GrandRoundsError, match="unknown tag scheme 'BIOS'; did you mean 'BIOES'"):
         tags_of([], 3, "BIOS")

@@ -18,14 +18,14 @@ from grandrounds.models.encoder import Encoder
 from grandrounds.pipeline.linking import Dictionary
 from grandrounds.pipeline.load import save
 from grandrounds.pipeline.pipeline import Pipeline
-from grandrounds.pipeline.windows import TOO_FAR, _possible, extract_in_windows
+from grandrounds.pipeline.windows import LONGEST, TOO_FAR, _possible, cut_long_sentences, extract_in_windows
 from grandrounds.reports.extraction import extraction_page
 from grandrounds.tasks.document_features import MARKER
 from grandrounds.tasks.document_re import DocumentRE, DocumentREOptions
 from grandrounds.tasks.saved import Extractor, save_model
 from grandrounds.tasks.sentence_re import MARKERS, SentenceRE, SentenceREOptions
 from tests.cli.commands import run
-from tests.conftest import corpus
+from tests.conftest import corpus, write_corpus
 from tests.tasks.extractors import TEXT, everything, taught
 
 SURFACES = ["aspirin", "pain", "ct  scan", "stroke", "fever", "heparin"]
@@ -233,7 +233,57 @@ def test_types_of_any_kind_are_counted_by_order() -> None:
     assert task.pair_types() is None
 
 
+def test_a_sentence_without_end_is_cut_outside_of_mentions_for_relations() -> None:
+    text = "aspirin pain " * 2000
+    mentions = tuple(Mention(i * 13, i * 13 + 12, "problem", f"T{i}") for i in range(2000))
+    warnings = Counter[str]()
+    found = cut_long_sentences(Document("d", text, (Span(0, len(text) - 1),), mentions), warnings)
+    assert all(end - start <= LONGEST + 12 for start, end in found.sentences)
+    assert (found.sentences[0].start, found.sentences[-1].end) == (0, len(text) - 1)
+    assert all(found.sentence_of(mention) is not None for mention in found.mentions)
+    assert sum(warnings.values()) == 1
+    assert cut_long_sentences(pairs(3), warnings) == pairs(3)
+
+
+def test_of_unordered_pairs_the_document_decides_which_end_is_first(documents: Extractor) -> None:
+    """A is before B in the first window and after it in the second."""
+    names = ["A", "x", "B", "x", "B", "x", "A", "x"]
+    text = " . ".join(names) + " ."
+    sentences = tuple(Span(4 * i, 4 * i + 3) for i in range(8))
+    held = {name: tuple(i for i, other in enumerate(names) if other == name) for name in ("A", "B")}
+    mentions = tuple(Mention(4 * i, 4 * i + 1, "treatment", f"T{i}") for i in range(8))
+    entities = tuple(Entity(name, "treatment", members) for name, members in held.items())
+    task = DocumentRE(DocumentREOptions(block=8, pairs=[("treatment", "treatment")]), ["cures"], ())
+    task.asked = replace(task.asked, ordered=False)
+    document = Document("d", text, sentences, mentions, entities)
+    (found,) = extract_in_windows(replace(documents, task=task), [document], 4, 0.0, torch.device("cpu"), Counter())
+    ends = [(relation.head, relation.tail) for relation in found.relations]
+    assert [pair for pair in ends if set(pair) == {"A", "B"}] == [("A", "B")]
+
+
+def test_documents_without_sentences_get_them_for_a_relation_model(sentences: Extractor) -> None:
+    mentions = (Mention(4, 11, "treatment", "T1"), Mention(22, 26, "problem", "T2"))
+    found = Pipeline((), (sentences,))(Document("d", "The aspirin eased the pain .", (), mentions))
+    assert [relation.mentions for relation in found.relations] == [(0, 1)]
+
+
+def test_attributes_never_stand_in_for_fields_and_scores_may_be_words() -> None:
+    mention = Mention(0, 2, "problem", "T1", attributes={"text": "other", "type": "zzz", "score": "high"})
+    (found,) = Document("d", "No fever .", mentions=(mention,)).to_dict()["mentions"]
+    assert (found["text"], found["type"], found["score"]) == ("No", "problem", "high")
+
+
 # The command
+
+
+def test_what_is_found_may_be_written_over_what_was_read(folders: list[Path], tmp_path: Path) -> None:
+    path = write_corpus(tmp_path / "notes.jsonl", corpus(6))
+    run("extract", folders[1], path, "--out", path).good()
+    assert len(path.read_text().splitlines()) == 6
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("{")
+    run("extract", folders[1], broken, "--out", path).complaint()
+    assert len(path.read_text().splitlines()) == 6
 
 
 def test_text_from_standard_input_goes_end_to_end(folders: list[Path]) -> None:
@@ -258,6 +308,7 @@ def test_a_folder_of_notes_is_read_one_after_the_other(folders: list[Path], tmp_
         (["RE", "-"], "relates mentions, and text has none"),
         (["NER", "missing.txt"], "no such file or folder; check the path"),
         (["NER", "-", "--format", "brat"], "standard input is read as text, not as 'brat'; give a file"),
+        (["NER", "-", "--device", "gpu"], "device = 'gpu'; it must be auto, cpu, cuda or mps"),
         (["NER", "-", "--device", "cuda"], "device = 'cuda', which this machine or this torch does not have"),
     ],
 )

@@ -52,15 +52,19 @@ def extract(
     threshold: Annotated[
         Optional[float],
         typer.Option(
-            help="Leave out what scores lower. A document_re model finds nothing up to 0.5, which stands for the "
-            "threshold chosen on validation data.",
+            help="Leave out what scores lower. For a document_re model, 0.5 is the threshold chosen on validation "
+            "data; lower values change nothing.",
             min=0,
             max=1,
         ),
     ] = None,
     window: Annotated[
         Optional[int],
-        typer.Option(help="Sentences within which a document_re model relates entities; by default 40.", min=1),
+        typer.Option(
+            help="Sentences of a window in which a document_re model relates entities, by default 40; windows overlap "
+            "by half.",
+            min=1,
+        ),
     ] = None,
     dictionary: Annotated[
         Optional[Path],
@@ -82,8 +86,8 @@ def extract(
     A ner model finds mentions in text. The other models relate mentions: those that a ner model before them finds, or
     those that the documents come with. Relations have the sentences that say so as evidence.
 
-    Raw text is split into sentences and words as the first model's training data were. Where these had a sentence a
-    line and the lines of the text are wrapped, add --option breaks=paragraph.
+    Raw text is split into sentences and words as the first model's training data were. If those had one sentence per
+    line but your text is wrapped, add --option breaks=paragraph.
 
     Example: `grandrounds extract ner/model re/model note.txt --to html --out found.html`
     """
@@ -113,6 +117,8 @@ def _read(pipeline: Pipeline, documents: Iterable[str | Document], batch: int, t
     from grandrounds.data.formats import write
     from grandrounds.reports.extraction import extraction_page
 
+    if out_path is not None:
+        out_path.parent.mkdir(parents=True, exist_ok=True)
     kinds = [kind for kind, models in (("mentions", pipeline.taggers), ("relations", pipeline.relaters)) if models]
     found = _counted(pipeline.pipe(documents, batch), kinds)
     if out_path is None or to in ("json", "dict"):
@@ -187,5 +193,10 @@ def _write_lines(documents: Iterable[Document], to: str, path: Path | None) -> N
     if path is None:
         sys.stdout.writelines(lines)
         return
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(lines)
+    part = path.with_name(f".{path.name}.part")  # the input may be the same file, and is read while this is written
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.writelines(lines)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

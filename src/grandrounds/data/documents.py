@@ -19,6 +19,8 @@ ASSERTIONS = ("negated", "possible", "family", "historical", "conditional")
 """Attributes of a mention that is not simply present; the value is the characters START-END that say so."""
 SCORES = ("score", "link_score")
 """Attributes that are numbers."""
+_NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d{0,20})?")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _RANGE = re.compile(r"\d{1,9}-\d{1,9}")
 
 
@@ -159,6 +161,7 @@ class Document:
     def mention_dict(self, mention: Mention) -> dict[str, Any]:
         """A mention of this document for programs: with its text, numeric scores and what triggered an assertion."""
         return {
+            **{name: self._value(name, value) for name, value in mention.attributes.items()},
             "id": mention.id,
             "start": mention.start,
             "end": mention.end,
@@ -166,7 +169,6 @@ class Document:
             "type": mention.type,
             **({"concept": mention.concept} if mention.concept is not None else {}),
             **({"fragments": [list(piece) for piece in mention.fragments]} if mention.fragments else {}),
-            **{name: self._value(name, value) for name, value in mention.attributes.items()},
         }
 
     def _relation_dict(self, relation: Relation) -> dict[str, Any]:
@@ -174,15 +176,15 @@ class Document:
         head, tail = (self.mentions[m] for m in relation.mentions or first)
         evidence = [self.sentences[i] for i in self.evidence(relation)]
         return {
+            **{name: self._value(name, value) for name, value in relation.attributes.items()},
             "type": relation.type,
             "head": {"entity": relation.head, "mention": head.id, "text": self.surface(head)},
             "tail": {"entity": relation.tail, "mention": tail.id, "text": self.surface(tail)},
             "evidence": [{"start": span.start, "end": span.end, "text": self.surface(span)} for span in evidence],
-            **{name: self._value(name, value) for name, value in relation.attributes.items() if name != "evidence"},
         }
 
     def _value(self, name: str, value: str) -> Any:
-        if name in SCORES:
+        if name in SCORES and _NUMBER.fullmatch(value):
             return float(value)
         if name in ASSERTIONS and _RANGE.fullmatch(value):
             span = Span(*map(int, value.split("-")))
@@ -191,7 +193,7 @@ class Document:
 
     def evidence(self, relation: Relation) -> list[int]:
         """The sentences that say so, by number: those that a model named, or the one that holds both mentions."""
-        named = {int(word) for word in relation.attributes.get("evidence", "").split() if word.isdecimal()}
+        named = {int(word) for word in relation.attributes.get("evidence", "").split() if _INDEX.fullmatch(word)}
         if not named and relation.mentions:
             named = {i for m in relation.mentions if (i := self.sentence_of(self.mentions[m])) is not None}
         return sorted(i for i in named if i < len(self.sentences))

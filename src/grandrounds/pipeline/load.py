@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from grandrounds.errors import GrandRoundsError
 from grandrounds.pipeline.linking import Dictionary
@@ -48,7 +48,7 @@ def load(
     """Models that runs saved under `model/` or `models/<site>/` as one extractor; or a pipeline that was saved.
 
     Taggers (ner) read first, then relation models. What scores below `threshold` is left out. A document_re model
-    relates entities that are mentioned within `window` sentences of each other. Mentions that are negated, possible,
+    relates entities within windows of so many sentences, which overlap by half. Mentions that are negated, possible,
     of the family, historical or conditional are marked as such, unless `assertions` is False. `dictionary` is a file
     that `grandrounds link build` made of your own names; mentions get their concepts from it.
     """
@@ -106,11 +106,13 @@ def _about(folder: Path) -> About | None:
     if not path.is_file():
         return None
     try:
-        about = About.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
+        content = json.loads(path.read_bytes())
+        version = content.get("version", VERSION) if isinstance(content, dict) else VERSION
+        if isinstance(version, int) and version > VERSION:
+            raise GrandRoundsError(f"'{folder}' was saved by a newer version of grandrounds; install that one")
+        about = About.model_validate(content)
+    except (OSError, ValueError, RecursionError) as error:
         raise GrandRoundsError(f"'{path}' is damaged; save or copy the pipeline again") from error
-    if about.version > VERSION:
-        raise GrandRoundsError(f"'{folder}' was saved by a newer version of grandrounds; install that one")
     if any(Path(name).name != name or name in ("", ".", "..") for name in about.models):
         raise GrandRoundsError(f"'{path}' names a folder outside of the pipeline's own; don't use it")
     return about

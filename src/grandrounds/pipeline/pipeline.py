@@ -16,19 +16,20 @@ from itertools import islice
 
 import torch
 
-from grandrounds.data.documents import Document, Mention
+from grandrounds.data.documents import Document, Mention, Span
+from grandrounds.data.sentences import split_sentences
 from grandrounds.errors import GrandRoundsError
 from grandrounds.pipeline.assertion import assert_mentions
 from grandrounds.pipeline.entities import group_entities
 from grandrounds.pipeline.linking import Dictionary, link_mentions
-from grandrounds.pipeline.windows import extract_in_windows
+from grandrounds.pipeline.windows import cut_long_sentences, extract_in_windows
 from grandrounds.tasks.document_re import DocumentRE
 from grandrounds.tasks.saved import CPU, Extractor
 
 BATCH = 64
 _SURROGATE = re.compile("[\ud800-\udfff]")
 WINDOW = 40
-"""Sentences: document_re asks only about entities that are mentioned this close to each other."""
+"""Sentences of a window in which document_re relates entities; windows overlap by half."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Pipeline:
     """What was passed over so far, counted."""
 
     def __post_init__(self) -> None:
+        if self.window < 1:
+            raise GrandRoundsError(f"the window is {self.window} sentences; it must be at least 1")
         found = {label for tagger in self.taggers for label in tagger.task.labels[1:]}
         for model in self.relaters:
             pairs = model.extraction.pair_types()
@@ -72,10 +75,10 @@ class Pipeline:
         return (self if threshold is None else replace(self, threshold=threshold))(document)
 
     def pipe(self, texts: Iterable[str | Document], batch: int = BATCH) -> Iterator[Document]:
-        """The same for many, in their order; `batch` of them are read together."""
-        rest = iter(texts)
-        while chunk := list(islice(rest, batch)):
-            yield from self._read([self._document(text) for text in chunk])
+        """The same for many, in their order; `batch` of them are read together. Texts are called by their number."""
+        rest = iter(enumerate(texts, start=1))
+        while chunk := list(islice(rest, max(batch, 1))):
+            yield from self._read([self._document(text, f"text-{number}") for number, text in chunk])
 
     def evaluate(self, documents: Sequence[Document]) -> tuple[dict[str, object], dict[str, int]]:
         """The score of one model on annotated documents, and what was left out."""
@@ -85,16 +88,19 @@ class Pipeline:
         score, left_out = models[0].evaluate(documents)
         return score, dict(left_out)
 
-    def _document(self, text: str | Document) -> Document:
+    def _document(self, text: str | Document, name: str) -> Document:
         if isinstance(text, Document):
-            return text
+            if text.sentences or self.taggers:
+                return text
+            spans = [Span(mention.start, mention.end) for mention in text.mentions]
+            return replace(text, sentences=split_sentences(text.text, spans))
         if not self.taggers:
             raise GrandRoundsError(
                 f"a {self.relaters[0].task.name} model relates mentions, and a text has none: give it documents with "
                 "mentions, or a ner model before it: grandrounds extract NER_MODEL RE_MODEL note.txt"
             )
         clean = _SURROGATE.sub("\ufffd", text)  # half of a character: no tokenizer reads it
-        return Document("text", clean)  # its sentences are found as those of the training data were
+        return Document(name, clean)  # its sentences are found as those of the training data were
 
     def _read(self, documents: list[Document]) -> list[Document]:
         if self.taggers:
@@ -106,7 +112,8 @@ class Pipeline:
         if self.taggers:
             documents = [group_entities(document) for document in documents]
         if self.relaters:  # what is asked for is not what a document came with
-            documents = [replace(document, relations=()) for document in documents]
+            bare = (replace(document, relations=()) for document in documents)
+            documents = [cut_long_sentences(document, self.warnings) for document in bare]
         for model in self.relaters:
             before = documents
             if isinstance(model.task, DocumentRE):

@@ -1,5 +1,6 @@
 """Documents of any length under document_re: relations are asked about in windows of sentences that overlap by half.
 
+So entities that are mentioned within half a window of each other are always asked about, and none beyond a window.
 Asking about all pairs of a long document grows with the square of its entities, and the model has seen none like it.
 """
 
@@ -14,13 +15,35 @@ import torch
 
 from grandrounds.data.documents import Document, Entity, Mention, Relation, Span, owned
 from grandrounds.data.pairs import PAIRS, candidate_pairs
-from grandrounds.data.sentences import split_sentences
 from grandrounds.tasks.document_re import DocumentRE
 from grandrounds.tasks.saved import Extractor
 
+LONGEST = 4000
+"""Characters of a sentence: longer ones are lists or have no stops, and pairs in them would be without number."""
+CUT = f"sentences of more than {LONGEST:,} characters, cut for relations"
 TOO_FAR = "pairs of entities that no window of sentences holds together, not asked about"
 AT_ONCE = 16
 """Windows that are held in memory together."""
+
+
+def cut_long_sentences(document: Document, warnings: Counter[str]) -> Document:
+    """The document with no sentence longer than LONGEST, cut at white space and never within a mention."""
+    if all(end - start <= LONGEST for start, end in document.sentences):
+        return document
+    inside = sorted((mention.start, mention.end) for mention in document.mentions)
+    cut: list[Span] = []
+    for start, end in document.sentences:
+        warnings[CUT] += end - start > LONGEST
+        while end - start > LONGEST:
+            space = document.text.rfind(" ", start + 1, start + LONGEST)
+            at = space if space > 0 else start + LONGEST
+            at = max((past for begin, past in inside if begin < at < past), default=at)
+            if at >= end:
+                break
+            cut.append(Span(start, at))
+            start = at
+        cut.append(Span(start, end))
+    return replace(document, sentences=tuple(cut))
 
 
 def extract_in_windows(
@@ -54,22 +77,30 @@ def _read(
     document, asked = owned(document), model.task.asked
     best: dict[tuple[str, str, str], Relation] = {}
     pairs: set[tuple[str, str]] = set()
+    place = {entity.id: i for i, entity in enumerate(_by_first_mention(document))}
+
+    def turned(head: str, tail: str) -> tuple[str, str]:
+        """Without order the whole document decides which end comes first, not the window."""
+        return (head, tail) if asked.ordered or place[head] < place[tail] else (tail, head)
+
     for windows in _some(_windows(document, size)):
         numbers, parts = zip(*windows, strict=True)
         for part in parts:
-            pairs.update(candidate_pairs(part, asked.types, ordered=asked.ordered))
+            pairs.update(turned(*pair) for pair in candidate_pairs(part, asked.types, ordered=asked.ordered))
         for number, found in zip(numbers, model.extract_all(parts, threshold, device)[0], strict=True):
             for relation in found.relations:
-                key = (relation.type, relation.head, relation.tail)
+                head, tail = turned(relation.head, relation.tail)
+                key = (relation.type, head, tail)
                 if key not in best or _score(relation) > _score(best[key]):
-                    best[key] = _moved(relation, number)
-    warnings[TOO_FAR] += max(_possible(document, asked.types, asked.ordered) - len(pairs), 0)
+                    best[key] = _moved(replace(relation, head=head, tail=tail), number)
+    if (far := _possible(document, asked.types, asked.ordered) - len(pairs)) > 0:
+        warnings[TOO_FAR] += far
     return replace(document, relations=tuple(best[key] for key in sorted(best)))
 
 
 def _windows(document: Document, size: int) -> Iterator[tuple[int, Document]]:
     """The number of its first sentence, and the window as a document with the entities that are mentioned in it."""
-    sentences = document.sentences or split_sentences(document.text)
+    sentences = document.sentences
     in_order = sorted(range(len(document.mentions)), key=lambda m: document.mentions[m].start)
     owners: dict[int, list[Entity]] = {}
     for entity in document.entities:
@@ -82,7 +113,7 @@ def _windows(document: Document, size: int) -> Iterator[tuple[int, Document]]:
         while first < len(in_order) and document.mentions[in_order[first]].start < start:
             first += 1
         chosen = []
-        for m in in_order[first:]:
+        for m in islice(in_order, first, None):
             if document.mentions[m].start >= end:
                 break
             if document.mentions[m].end <= end:
@@ -99,6 +130,10 @@ def _windows(document: Document, size: int) -> Iterator[tuple[int, Document]]:
                 tuple(replace(e, mentions=tuple(places[m] for m in e.mentions if m in places)) for e in held.values()),
             ),
         )
+
+
+def _by_first_mention(document: Document) -> list[Entity]:
+    return sorted(document.entities, key=lambda entity: min(document.mentions[m].start for m in entity.mentions))
 
 
 def _shifted(mention: Mention, by: int) -> Mention:

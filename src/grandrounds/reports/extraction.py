@@ -43,7 +43,7 @@ def extraction_page(documents: Sequence[Document], title: str, found: str = "rel
             *([plural(relations, "relation")] if found == "relations" else []),
         )
     )
-    shaded = any(_evidence(document, relation) for document in documents for relation in document.relations)
+    shaded = any(document.evidence(relation) for document in documents for relation in document.relations)
     shown = "its two ends in the text" + (" and, shaded, the sentences that weighed most" if shaded else "")
     hint = f" Point at a relation to see {shown}; click to hold it." if relations else ""
     body = join(
@@ -97,7 +97,7 @@ def highlighted(document: Document, styles: Mapping[str, str], prefix: str = "")
     """The text with a <mark> for every mention over every piece, and a <span> for every sentence that is evidence;
     without its tags it is the text again."""
     pieces = [(span, i) for i, mention in enumerate(document.mentions) for span in _spans(mention)]
-    shaded = sorted({i for relation in document.relations for i in _evidence(document, relation)})
+    shaded = sorted({i for relation in document.relations for i in document.evidence(relation)})
     ends = {edge for i in shaded for edge in document.sentences[i]}
     edges = sorted({0, len(document.text), *ends, *(edge for span, _ in pieces for edge in span)})
     covering: list[list[int]] = [[] for _ in edges]
@@ -154,7 +154,7 @@ def _relation(number: int, document: Document, relation: Relation) -> Html:
     value, given = _score(relation), relation.attributes.get("score")
     shown = given if value is None else f"{value:.2f}"
     names = [_words(document, _spans(document.mentions[end[0]]), 60) for end in (heads, tails)]
-    evidence = _evidence(document, relation)
+    evidence = document.evidence(relation)
     bar = tag("span", tag("span", "", style=f"width:{100 * min(max(value or 0, 0), 1):.0f}%"), class_="bar")
     return tag(
         "button",
@@ -176,12 +176,6 @@ def _ends(document: Document, relation: Relation) -> tuple[Sequence[int], Sequen
     if relation.mentions:
         return relation.mentions[:1], relation.mentions[1:]
     return document.entity(relation.head).mentions, document.entity(relation.tail).mentions
-
-
-def _evidence(document: Document, relation: Relation) -> list[int]:
-    """The sentences that it names and that there are."""
-    given = set(relation.attributes.get("evidence", "").split())
-    return [i for i in range(len(document.sentences)) if str(i) in given] if given else []
 
 
 def _words(document: Document, spans: Sequence[Span], most: int) -> str:

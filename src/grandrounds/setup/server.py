@@ -99,6 +99,8 @@ def warmed_up(config: Config, spec: LearnerSpec, splits: Mapping[str, Split], fo
 def find_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if name not in ("cpu", "cuda", "mps"):
+        raise ConfigError(f"device = '{name}'; it must be auto, cpu, cuda or mps")
     there: dict[str, Callable[[], bool]] = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
     if name in there and not there[name]():
         raise ConfigError(f"device = '{name}', which this machine or this torch does not have; set device = 'auto'")

@@ -194,6 +194,8 @@ class NER(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
     @classmethod
     def restore(cls, schema: Mapping[str, Any]) -> Self:
         learnt = TextRules.from_json(schema["rules"])
+        if schema["options"].get("language") not in (None, BESIDE):  # a stranger's model must not have one fetched
+            raise ValueError("its language model is not beside it")
         return cls(cls.Options(**schema["options"]), schema["types"], learnt=learnt)
 
     def at(self, folder: Path) -> Self:

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ class Extractor:
         for document in chain([first], documents):
             yield replace(document, sentences=()) if by_rules and isinstance(self.task, SplitsText) else document
 
-    @property
+    @cached_property
     def _task(self) -> Task:
         return self.task.as_trained() if isinstance(self.task, SplitsText) else self.task
 
@@ -181,7 +182,7 @@ def load(folder: str | Path, task_name: str | None = None) -> Extractor:
         encoder = Encoder.saved(folder)
         model = task.model(encoder)
         model.load_state_dict(weights)
-        trained = about["trained"] and Trained(**about["trained"])
+        trained = about["trained"] and Trained(str(about["trained"]["format"]), dict(about["trained"]["options"]))
     except FileNotFoundError as error:
         missing = Path(error.filename or "model.safetensors").name  # safetensors does not name its file
         raise GrandRoundsError(

@@ -41,7 +41,7 @@ def count_repeated(documents: Sequence[Document], warnings: Warnings) -> None:
         warnings["documents with the id of an earlier one"] += repeated
 
 
-def each(format: str, sources: Iterable[Path], warnings: Warnings, **options: object) -> Iterator[Document]:
+def each(format: str, sources: Iterable[Path], warnings: Warnings, /, **options: object) -> Iterator[Document]:
     """The same one at a time, for what need not hold them all; what is skipped is added to the warnings."""
     chosen = _format(format)
     _check_options(chosen.name, chosen.reader, options)
