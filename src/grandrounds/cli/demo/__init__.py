@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+from rich.text import Text
 
 from grandrounds.cli.compare import show
 from grandrounds.cli.console import LiveArms, out
@@ -33,8 +34,8 @@ def demo(
     words: Annotated[
         Optional[list[str]],
         typer.Argument(
-            help=f"One system alone, with more arms to compare: {', '.join(CHAPTERS)}. What to change in all its "
-            "configs: data.options.notes=20",
+            help=f"One system alone, with more arms to compare: {', '.join(CHAPTERS)}. Config keys to change: "
+            "federation.rounds=2",
             metavar="[SYSTEM] [KEY=VALUE]...",
         ),
     ] = None,
@@ -44,7 +45,7 @@ def demo(
 ) -> None:
     """Synthetic hospitals train with each of the five systems, together and alone; then a raw note is read.
 
-    Takes about five minutes on two cores and needs no data. Each chapter is an ordinary config, shown in its report.
+    Takes about four minutes on two cores and needs no data. Each chapter is an ordinary config, shown in its report.
 
     Example: `grandrounds demo feded --seeds 3`
     """
@@ -63,7 +64,7 @@ def demo(
     every = [arm for some in arms.values() for arm in some]
     with LiveArms() as live:
         for chapter in chapters.values():
-            live.bars.console.print(f"  [bold]{chapter.title}[/bold]: {chapter.story}", soft_wrap=True)
+            live.bars.console.print(Text.assemble("  ", (chapter.title, "bold"), f": {chapter.story}"), soft_wrap=True)
         run_arms(every, Path(), min(os.cpu_count() or 1, len(every), 4), live)
     rows = {
         name: write_comparison([(arm.name, arm.folder) for arm in some], some[-1].name, some[0].folder.parent)
