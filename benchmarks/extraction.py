@@ -1,5 +1,5 @@
-"""What reading raw text costs: the pipeline with a tagger, over its encoder alone on the same batches, beside flair's and
-spaCy's recognition; and the memory that many documents, or one of 100,000 words, take.
+"""What reading raw text costs: the pipeline with a tagger, over its encoder alone on the same batches, and beside flair
+and spaCy; and the memory that many documents, or one of 100,000 words, take.
 
 Texts are made up in the size of abstracts, or are PubMed's where GRANDROUNDS_DATA is the folder of the corpora. Weights
 are random, with a bias that makes every twentieth word a mention, about as in annotated abstracts.
