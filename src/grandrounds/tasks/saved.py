@@ -34,6 +34,8 @@ from grandrounds.tasks.masked_lm import MaskedLM
 from grandrounds.tasks.task import ExtractionTask, Task, no_example
 
 CPU = torch.device("cpu")
+VERSION = 1
+"""Of the folder's form; a newer one is named for what it is."""
 BREAKS = "breaks"
 """The option of readers that find sentences by rules."""
 
@@ -107,6 +109,8 @@ class Extractor:
         task = self.extraction
         bare = [task.without_answers(document) for document in documents]
         examples, left_out = task.candidates(bare)
+        examples, too_long = task.fitting(examples, self.encoder)
+        left_out = {**left_out, **too_long}
         if not examples:
             return bare, left_out
         features = task.features(examples, self.encoder)
@@ -162,7 +166,7 @@ def _save(
         safetensors.save_file(weights, folder / "model.safetensors")
     except SafetensorError as error:
         raise GrandRoundsError(f"the model could not be written to '{folder}': {error}; is the disk full?") from error
-    about = {"task": task.name, "schema": task.schema(), "trained": trained and trained.as_json()}
+    about = {"version": VERSION, "task": task.name, "schema": task.schema(), "trained": trained and trained.as_json()}
     (folder / "grandrounds.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(card or f"# A `{task.name}` model\n", encoding="utf-8")
 
@@ -173,6 +177,8 @@ def load(folder: str | Path, task_name: str | None = None) -> Extractor:
     check_folder(folder, PICKLED)  # a stranger's model is data, and nothing of it is run
     try:
         about = json.loads((folder / "grandrounds.json").read_text(encoding="utf-8"))
+        if about.get("version", VERSION) > VERSION:
+            raise GrandRoundsError(f"'{folder}' was saved by a newer version of grandrounds; install that one")
         weights = safetensors.load_file(folder / "model.safetensors")
         if about["task"] not in TASKS:
             raise GrandRoundsError(f"'{folder}': {not_registered('task', about['task'], TASKS)}")
@@ -188,7 +194,7 @@ def load(folder: str | Path, task_name: str | None = None) -> Extractor:
         raise GrandRoundsError(
             f"'{folder}' is not a saved model: it has no {missing}; give the model/ folder of a finished run"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, SafetensorError) as error:
         why = str(error).partition("\n")[0]
         raise GrandRoundsError(f"the model in '{folder}' is damaged; train or copy it again ({why})") from error
     return Extractor(task, encoder, model.eval(), trained)
