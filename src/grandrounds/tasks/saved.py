@@ -31,7 +31,7 @@ from grandrounds.registry import TASKS, not_registered
 from grandrounds.tasks.abilities import SplitsText
 from grandrounds.tasks.batching import predict_outputs, predict_probabilities
 from grandrounds.tasks.masked_lm import MaskedLM
-from grandrounds.tasks.task import ExtractionTask, Task, no_example
+from grandrounds.tasks.task import Counts, ExtractionTask, Task, no_example
 
 CPU = torch.device("cpu")
 VERSION = 1
@@ -122,19 +122,26 @@ class Extractor:
         rows = np.arange(len(examples))
         return predict_probabilities(self.extraction, self.model, features, rows, CPU)
 
-    def evaluate(self, documents: Sequence[Document]) -> tuple[dict[str, Any], Mapping[str, int]]:
+    def evaluate(
+        self, documents: Sequence[Document], device: torch.device = CPU
+    ) -> tuple[dict[str, Any], Mapping[str, int]]:
         """The score on annotated documents, and what was left out."""
+        counts, warnings = self.count(documents, device)
+        if not counts:
+            raise no_example(self.task, "the corpus holds", warnings)
+        return self.task.score(counts), warnings
+
+    def count(self, documents: Sequence[Document], device: torch.device = CPU) -> tuple[Counts, Mapping[str, int]]:
+        """What the score is of, and what was left out; no counts where there is no example."""
         examples, warnings = self._task.examples(documents)
         if not examples:
-            raise no_example(self.task, "the corpus holds", warnings)
+            return {}, warnings
         features = self.task.features(examples, self.encoder)
         rows = self.task.rows(features, np.arange(len(examples)))
         if not len(rows):
-            raise no_example(
-                self.task, "the corpus holds", {**warnings, "documents without a word piece": len(examples)}
-            )
-        outputs = predict_outputs(self.task, self.model, features, rows, CPU)
-        return self.task.score(self.task.counts(outputs, features, rows)), warnings
+            return {}, {**warnings, "documents without a word piece": len(examples)}
+        outputs = predict_outputs(self.task, self.model.to(device), features, rows, device)
+        return self.task.counts(outputs, features, rows), warnings
 
 
 def save_model(
