@@ -27,7 +27,7 @@ from grandrounds.deployment.site import open_handler, read_holding, with_policy
 from grandrounds.deployment.terms import read_terms
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
 from grandrounds.federation.audit import compare
-from grandrounds.federation.payloads import Parameters, PayloadError
+from grandrounds.federation.payloads import Packed, Parameters, PayloadError
 from grandrounds.federation.policy import Policy
 from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.loop import RoundLoop, Silent
@@ -286,7 +286,12 @@ def test_a_model_that_is_not_the_named_one_or_does_not_fit_is_not_kept(hosts: Ho
     terms, folder = enrolment.terms, enrolment.state / "other"
     good = Parameters.of(terms.spec(terms.config.training, torch.device("cpu")).initial_model()).pack("fp32")
     where = FinalModelFolder(terms, folder)
-    where.take(good.to_bytes(), good.digest)
+    logged: list[str] = []
+
+    def log(packed: Packed) -> None:
+        logged.append(packed.digest)
+
+    where.take(good.to_bytes(), good.digest, log)
     before = (folder / "model.safetensors").read_bytes()
     name = next(iter(good.tensors))
     wrong = [
@@ -298,10 +303,11 @@ def test_a_model_that_is_not_the_named_one_or_does_not_fit_is_not_kept(hosts: Ho
     for tensors in wrong:
         bad = replace(good, tensors=tensors)
         with pytest.raises(PayloadError):
-            where.take(bad.to_bytes(), bad.digest)
+            where.take(bad.to_bytes(), bad.digest, log)
     with pytest.raises(PayloadError, match="is not the one that the coordinator names"):
-        where.take(good.to_bytes(), "0" * 64)
+        where.take(good.to_bytes(), "0" * 64, log)
     assert (folder / "model.safetensors").read_bytes() == before
+    assert len(logged) == 1 + len(wrong)  # what came is logged, used or not; what nobody named is refused before
 
 
 def test_terms_may_keep_the_model_at_the_coordinator() -> None:

@@ -8,6 +8,7 @@ nothing of what comes is run.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +29,9 @@ class FinalModelFolder:
     terms: Terms
     folder: Path
 
-    def take(self, data: bytes, digest: str) -> Packed:
-        """What came, if it is what the coordinator names; PayloadError otherwise. The folder is whole or as before."""
+    def take(self, data: bytes, digest: str, log: Callable[[Packed], None]) -> None:
+        """Keep what came, if it is what the coordinator names and fits; PayloadError otherwise. `log` hears of it before
+        it is used. The folder is then whole, or as before."""
         spec = self.terms.spec(self.terms.config.training, torch.device("cpu"))
         model = spec.initial_model()
         state = unfrozen(model)
@@ -39,6 +41,7 @@ class FinalModelFolder:
         packed = Packed.from_bytes(data, most)
         if packed.digest != digest:
             raise PayloadError("the model that came is not the one that the coordinator names")
+        log(packed)
         weights = unpack(packed, expected, Parameters)
         assert isinstance(weights, Parameters)
         copy_into(model, weights.values)
@@ -47,7 +50,6 @@ class FinalModelFolder:
             shutil.rmtree(left, ignore_errors=True)
         save_model(part, spec.task, spec.encoder, model, self._card(digest), spec.trained)
         part.rename(self.folder)
-        return packed
 
     def _card(self, digest: str) -> str:
         algorithm = self.terms.config.algorithm["name"]

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -167,12 +168,12 @@ class MessageHandler:
                 raise RefusalError("no model may come: the terms, or this site's policy, say so")
             if len(payloads) != 1:
                 raise PayloadError(f"{len(payloads)} payloads came where the model was one")
-            packed = self._final_model.take(payloads[0], model.digest)
+            log = partial(log_payload, self._audit, place, "down")
+            self._final_model.take(payloads[0], model.digest, log)
         except (RefusalError, PayloadError) as problem:
             self._audit.write(**place, event="model refused")
             self._say(f"the federation's model was not taken: {problem}")
             return Answered(lost=f"refused: {problem}")
-        log_payload(self._audit, place, "down", packed)
         self.received = self._final_model.folder
         return Done()
 
