@@ -30,8 +30,8 @@ class FinalModelFolder:
     folder: Path
 
     def take(self, data: bytes, digest: str, log: Callable[[Packed], None]) -> None:
-        """Keep what came, if it is what the coordinator names and fits; PayloadError otherwise. `log` hears of it before
-        it is used. The folder is then whole, or as before."""
+        """Keep what came, if it is what the coordinator names and fits; PayloadError otherwise. `log` hears of it
+        before it is used. The folder is then whole, or as before."""
         spec = self.terms.spec(self.terms.config.training, torch.device("cpu"))
         model = spec.initial_model()
         state = unfrozen(model)
