@@ -22,7 +22,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import distant, documents, extraction, federation_tax, many_sites, masked_language, memory, ner, workers
+from benchmarks import (
+    distant,
+    documents,
+    extraction,
+    extraction_memory,
+    federation_tax,
+    many_sites,
+    masked_language,
+    memory,
+    ner,
+    workers,
+)
 from benchmarks.corpus import random_encoder
 from benchmarks.measuring import Row, Settings, load
 from grandrounds.runs.provenance import provenance
@@ -36,6 +47,7 @@ BENCHMARKS = {
     "distant": distant.measure,
     "ner": ner.measure,
     "extraction": extraction.measure,
+    "extraction_memory": extraction_memory.measure,
     "masked_language": masked_language.measure,
 }
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "bench.json"

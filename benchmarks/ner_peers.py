@@ -42,9 +42,9 @@ class Sizes(NamedTuple):
 class Peer:
     """The parent's end: a rival that works when it is told to."""
 
-    def __init__(self, name: str, corpus: Path) -> None:
+    def __init__(self, name: str, corpus: Path, module: str = "benchmarks.ner_peers") -> None:
         python = os.environ.get("GRANDROUNDS_PEERS", sys.executable)
-        command = [python, "-W", "ignore", "-m", "benchmarks.ner_peers", name, str(corpus)]
+        command = [python, "-W", "ignore", "-m", module, name, str(corpus)]
         own = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent.parent)}
         self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=own)
         self.about: dict[str, Any] = self._heard()
@@ -194,23 +194,23 @@ def main(name: str, corpus: str) -> None:
     try:
         rival = PEERS[name](train, test, Sizes(*held["sizes"]))
     except ImportError as error:
-        _say(own, {"missing": str(error)})
+        say(own, {"missing": str(error)})
         return
-    _say(own, {"version": rival.version, "parameters": rival.parameters})
+    say(own, {"version": rival.version, "parameters": rival.parameters})
     found: list[list[Span]] = []
     for line in sys.stdin:
         asked = line.strip()
         if asked == "found":
-            _say(own, found)
+            say(own, found)
             continue
         began = time.perf_counter(), time.process_time()
         given = rival.train() if asked == "training" else rival.tag()
-        _say(own, [time.perf_counter() - began[0], time.process_time() - began[1]])
+        say(own, [time.perf_counter() - began[0], time.process_time() - began[1]])
         if isinstance(given, list):
             found = given
 
 
-def _say(where: TextIO, what: object) -> None:
+def say(where: TextIO, what: object) -> None:
     where.write(json.dumps(what) + "\n")
     where.flush()
 

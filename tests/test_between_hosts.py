@@ -35,7 +35,9 @@ def test_the_model_is_that_of_one_process_and_no_word_of_a_site_reaches_the_coor
     assert hosts.models() == hosts.reference_models()
     assert all(json.loads((hosts.root / "run" / "site_logs.json").read_text()).values())
     for site in SITES:
-        assert "the federation has finished" in hosts.running[site].wait().good().stdout
+        assert "the federation has finished; its model is in" in hosts.running[site].wait().good().stdout
+        own = hosts.enrolment(site) / "private" / "model"
+        assert (own / "model.safetensors").read_bytes() == hosts.models()["model"]
         logs = hosts.root / "run" / "audit.jsonl", hosts.enrolment(site) / "private" / "audit.jsonl"
         verify(logs[1])
         assert compare(*logs, site).agreed >= 4

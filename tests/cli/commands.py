@@ -193,7 +193,7 @@ def _serve() -> str:
     """Answer requests until standard input ends; gives, in a child, the prelude to run before the command."""
     ours = [module.name for module in pkgutil.walk_packages(grandrounds.__path__, "grandrounds.")]
     for name in (*ours, *PRELOADED):
-        if not name.endswith("__main__"):
+        if not name.endswith(("__main__", "spacy_component")):  # no command needs spaCy
             importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a child that never looks at these objects need not copy their pages

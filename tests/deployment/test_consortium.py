@@ -11,18 +11,26 @@ from typing import Any
 
 import pytest
 import tomli_w
+import torch
 
 import grandrounds
+from grandrounds.config.schema import make_config
 from grandrounds.deployment.consortium import Consortium, server_setup
 from grandrounds.deployment.dry_run import dry_run, tables_of_words
 from grandrounds.deployment.enrolment import read_enrolment
+from grandrounds.deployment.final_model import FinalModelFolder
 from grandrounds.deployment.flower.grid import Letter
 from grandrounds.deployment.handler import MessageHandler
 from grandrounds.deployment.handshake import Handshake
 from grandrounds.deployment.protocol import Hello, Refused, Request, decode
-from grandrounds.deployment.site import read_holding
+from grandrounds.deployment.site import open_handler, read_holding, with_policy
 from grandrounds.deployment.terms import read_terms
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
+from grandrounds.federation.audit import compare
+from grandrounds.federation.payloads import Packed, Parameters, PayloadError
+from grandrounds.federation.policy import Policy
+from grandrounds.runs.folder import RunFolder
+from grandrounds.runs.loop import RoundLoop, Silent
 from tests.conftest import corpus, sentence, write_corpus
 from tests.deployment.grids import MemoryGrid, apps, over
 from tests.hosts import SITES, Hosts
@@ -224,3 +232,88 @@ def test_a_site_that_comes_after_the_run_began_is_told(hosts: Hosts, tmp_path: P
     assert made["mercy"].ended == "this run began without site 'mercy'; join the next one"
     log = (hosts.enrolment("mercy") / "private" / "audit.jsonl").read_text()
     assert log.splitlines()[-1].count('"refused"') == 1
+
+
+# The federation's model at a site
+
+
+def hand_out(hosts: Hosts, made: dict[str, MessageHandler], folder: Path, heard: Heard | None = None) -> None:
+    """A run over the in-memory Grid, to its end."""
+    meet = handshake(hosts, made, folder / "saved.json", heard)
+    sites = meet.open(3, lambda: None, 1.0)
+    config, terms = Consortium(hosts.root).config, meet._terms
+    run = RunFolder(folder / "run", config, resume=False)
+    run.claim(config)
+    loop = RoundLoop(config, run, meet._setup, sites, meet._transport, Silent(), terms.digest, meet.hand_out)
+    loop.go()
+    run.close()
+
+
+def test_after_the_last_round_every_site_has_the_selected_model(hosts: Hosts, tmp_path: Path) -> None:
+    made = {site: hosts.handler(site) for site in SITES}
+    hand_out(hosts, made, tmp_path)
+    ours = tmp_path / "run" / "model"
+    for site, handler in made.items():
+        theirs = handler.received
+        assert theirs == hosts.enrolment(site) / "private" / "model"
+        for name in ("model.safetensors", "grandrounds.json", "tokenizer.json"):
+            assert (theirs / name).read_bytes() == (ours / name).read_bytes()
+        documents = corpus(6)
+        assert [grandrounds.load(theirs)(d) for d in documents] == [grandrounds.load(ours)(d) for d in documents]
+        logs = tmp_path / "run" / "audit.jsonl", hosts.enrolment(site) / "private" / "audit.jsonl"
+        compare(*logs, site)
+        last = [json.loads(line) for log in logs for line in log.read_text().splitlines() if '"exchange": 0' in line]
+        came = [line for line in last if line["site"] == site and "digest" in line]
+        assert [line["direction"] for line in came] == ["down", "down"]
+        assert len({line["digest"] for line in came}) == 1
+
+
+def test_a_site_whose_policy_says_so_takes_no_model(hosts: Hosts, tmp_path: Path) -> None:
+    made = {site: hosts.handler(site) for site in SITES}
+    enrolment = read_enrolment(hosts.enrolment("mercy"))
+    held = read_holding(enrolment, [hosts.folder / "mercy.jsonl"], "json")
+    made["mercy"] = open_handler(enrolment, with_policy(held, Policy(receive_model=False)), print)
+    heard = Heard()
+    hand_out(hosts, made, tmp_path, heard)
+    assert made["mercy"].received is None
+    assert made["general"].received is not None
+    said = "site 'mercy' did not take the model (refused: no model may come: the terms, or this site's policy, say so)"
+    assert said in heard.sentences
+
+
+def test_a_model_that_is_not_the_named_one_or_does_not_fit_is_not_kept(hosts: Hosts) -> None:
+    enrolment = read_enrolment(hosts.enrolment("mercy"))
+    terms, folder = enrolment.terms, enrolment.state / "other"
+    good = Parameters.of(terms.spec(terms.config.training, torch.device("cpu")).initial_model()).pack("fp32")
+    where = FinalModelFolder(terms, folder)
+    logged: list[str] = []
+
+    def log(packed: Packed) -> None:
+        logged.append(packed.digest)
+
+    where.take(good.to_bytes(), good.digest, log)
+    before = (folder / "model.safetensors").read_bytes()
+    name = next(iter(good.tensors))
+    wrong = [
+        {**good.tensors, name: good.tensors[name].flatten()},
+        {**good.tensors, name: good.tensors[name] + float("nan")},
+        {key: value for key, value in good.tensors.items() if key != name},
+        {**good.tensors, "another": torch.zeros(1)},
+    ]
+    for tensors in wrong:
+        bad = replace(good, tensors=tensors)
+        with pytest.raises(PayloadError):
+            where.take(bad.to_bytes(), bad.digest, log)
+    with pytest.raises(PayloadError, match="is not the one that the coordinator names"):
+        where.take(good.to_bytes(), "0" * 64, log)
+    assert (folder / "model.safetensors").read_bytes() == before
+    assert len(logged) == 1 + len(wrong)  # what came is logged, used or not; what nobody named is refused before
+
+
+def test_terms_may_keep_the_model_at_the_coordinator() -> None:
+    shared = {"task": {"name": "sentence_re"}, "data": {"format": "json", "train": "x", "test": "y"}}
+    assert make_config(shared).shares_model
+    assert not make_config({**shared, "federation": {"share_model": False}}).shares_model
+    assert not make_config({**shared, "algorithm": {"name": "local_only"}}).shares_model
+    # What is not decisive does not make another run of it.
+    assert make_config({**shared, "federation": {"share_model": False}}).digest() == make_config(shared).digest()

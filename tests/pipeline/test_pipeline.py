@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,29 +23,24 @@ from grandrounds.pipeline.windows import LONGEST, TOO_FAR, _possible, cut_long_s
 from grandrounds.reports.extraction import extraction_page
 from grandrounds.tasks.document_features import MARKER
 from grandrounds.tasks.document_re import DocumentRE, DocumentREOptions
-from grandrounds.tasks.saved import Extractor, save_model
-from grandrounds.tasks.sentence_re import MARKERS, SentenceRE, SentenceREOptions
+from grandrounds.tasks.saved import Extractor
+from grandrounds.tasks.sentence_re import TOO_LONG, SentenceRE, SentenceREOptions
 from tests.cli.commands import run
 from tests.conftest import corpus, write_corpus
-from tests.tasks.extractors import TEXT, everything, taught
+from tests.pipeline.models import saved, sentence_relater, word_tagger
+from tests.tasks.extractors import TEXT, everything
 
 SURFACES = ["aspirin", "pain", "ct  scan", "stroke", "fever", "heparin"]
 
 
 @pytest.fixture(scope="module")
 def tagger() -> Extractor:
-    return taught(Encoder.find("words", public=[document.text for document in corpus()]))
+    return word_tagger()
 
 
 @pytest.fixture(scope="module")
 def sentences(encoder_folder: Callable[[str], Path]) -> Extractor:
-    """Relates every treatment to every problem of its sentence."""
-    task = SentenceRE(SentenceREOptions(), ["TrIP"], [("treatment", "problem")])
-    encoder = Encoder.find(str(encoder_folder("bert")), MARKERS)
-    model = task.model(encoder).eval()
-    with torch.no_grad():
-        list(model.parameters())[-1].copy_(torch.tensor([-9.0, 9.0]))
-    return Extractor(task, encoder, model)
+    return sentence_relater(encoder_folder("bert"))
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +51,8 @@ def documents(encoder_folder: Callable[[str], Path]) -> Extractor:
 
 @pytest.fixture(scope="module")
 def folders(tagger: Extractor, sentences: Extractor, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    made = [tmp_path_factory.mktemp("models") / name for name in ("ner", "re")]
-    for folder, model in zip(made, (tagger, sentences), strict=True):
-        save_model(folder, model.task, model.encoder, model.model)
-    return made
+    where = tmp_path_factory.mktemp("models")
+    return [saved(where / "ner", tagger), saved(where / "re", sentences)]
 
 
 def test_raw_text_gives_mentions_and_the_relations_between_them(folders: list[Path]) -> None:
@@ -176,6 +170,37 @@ def test_models_that_do_not_fit_together_are_named(tagger: Extractor, sentences:
 def test_a_relation_model_asks_for_a_tagger(sentences: Extractor) -> None:
     with pytest.raises(GrandRoundsError, match="relates mentions, and a text has none: give it documents"):
         Pipeline((), (sentences,))("He has pain .")
+
+
+def test_a_pair_longer_than_the_window_is_counted_and_the_others_are_read(
+    tagger: Extractor, encoder_folder: Callable[[str], Path]
+) -> None:
+    narrow = sentence_relater(encoder_folder("bert"), max_length=16, blind=False)
+    long = "pain " * 40
+    text = f"The aspirin eased the {long.strip()} . The aspirin eased the fever ."
+    mentions = (
+        Mention(4, 11, "treatment", "T1"),
+        Mention(22, 22 + 199, "problem", "T2"),
+        Mention(text.rindex("aspirin"), text.rindex("aspirin") + 7, "treatment", "T3"),
+        Mention(text.index("fever"), text.index("fever") + 5, "problem", "T4"),
+    )
+    nlp = Pipeline((), (narrow,))
+    found = nlp(Document("d", text, (Span(0, 224), Span(225, len(text))), mentions))
+    assert [relation.mentions for relation in found.relations] == [(2, 3)]
+    assert nlp.warnings == {TOO_LONG: 1}
+
+
+@pytest.mark.parametrize("version", [2, 99])
+def test_a_model_of_a_newer_version_is_called_that(version: int, folders: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(folders[0], tmp_path / "model")
+    about = json.loads((tmp_path / "model" / "grandrounds.json").read_text())
+    assert about["version"] == 1
+    (tmp_path / "model" / "grandrounds.json").write_text(json.dumps({"version": version, "unheard": "of"}))
+    with pytest.raises(GrandRoundsError, match="was saved by a newer version of grandrounds; install that one"):
+        grandrounds.load(tmp_path / "model")
+    (tmp_path / "model" / "grandrounds.json").write_text(json.dumps({**about, "version": "two"}))
+    with pytest.raises(GrandRoundsError, match="is damaged"):
+        grandrounds.load(tmp_path / "model")
 
 
 # Long documents

@@ -163,6 +163,25 @@ class Bars:
         self.bars.stop()
 
 
+class DocumentBar(Bars):
+    """How many documents have been read, at what rate, and how long the rest will take where its number is known."""
+
+    def __init__(self, total: int | None) -> None:
+        super().__init__()
+        self._task = self.bars.add_task("documents", total=total, word="")
+
+    def read(self, number: int) -> None:
+        task = self.bars.tasks[self._task]
+        left = task.time_remaining
+        word = f"{task.speed or 0:.1f} a second" + ("" if left is None else f", {_clock(left)} left")
+        self.bars.update(self._task, completed=number, word=word)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+
+
 class LiveArms(Bars):
     """Several runs at once: a bar each."""
 

@@ -7,8 +7,18 @@ from typing import Annotated, Optional
 
 import typer
 
-from grandrounds.cli.console import out, show_json, show_warnings, waiting
-from grandrounds.cli.options import FORMAT_HELP, ImportOption, JsonOption, ModelPath, ReaderOptions, reader_options
+from grandrounds.cli.console import DocumentBar, out, show_json, show_warnings, waiting
+from grandrounds.cli.options import (
+    FORMAT_HELP,
+    BatchOption,
+    DeviceOption,
+    ImportOption,
+    JsonOption,
+    ModelPath,
+    ReaderOptions,
+    ReadingProcesses,
+    reader_options,
+)
 
 
 def evaluate(
@@ -18,6 +28,9 @@ def evaluate(
         Optional[str],
         typer.Option("--format", help=f"{FORMAT_HELP} By default that of the training data, with its options."),
     ] = None,
+    batch: BatchOption = 64,
+    device: DeviceOption = "cpu",
+    processes: ReadingProcesses = 1,
     option: ReaderOptions = None,
     imports: ImportOption = None,
     as_json: JsonOption = False,
@@ -28,15 +41,19 @@ def evaluate(
     """
     from grandrounds.cli.scores import score_table
     from grandrounds.metrics.score import Score
+    from grandrounds.pipeline.processes import Models
+    from grandrounds.pipeline.processes import evaluate as evaluate_all
     from grandrounds.registry import load_modules
     from grandrounds.tasks.saved import load
 
     load_modules(imports or [])
-    with waiting("reading and scoring"):
+    with waiting("reading"):
         extractor = load(model)
         chosen = format or (extractor.trained.format if extractor.trained else "json")
         documents = extractor.read(corpus, chosen, reader_options(option))
-        score, left = extractor.evaluate(documents.documents)
+    models = Models([model], {}, device, imports or ())
+    with DocumentBar(len(documents.documents)) as bar:
+        score, left = evaluate_all(models, extractor, documents.documents, batch, processes, bar.read)
     show_warnings({**documents.warnings, **left})
     if as_json:
         show_json(score)

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from grandrounds.cli.console import Bars, err, out, show_warnings
-from grandrounds.cli.options import FORMAT_HELP, ImportOption, ReaderOptions, reader_options
+from grandrounds.cli.console import DocumentBar, err, out, show_warnings
+from grandrounds.cli.options import (
+    FORMAT_HELP,
+    BatchOption,
+    DeviceOption,
+    ImportOption,
+    ReaderOptions,
+    ReadingProcesses,
+    reader_options,
+)
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.registry import FORMATS, load_modules
 
@@ -76,8 +87,9 @@ def extract(
             help="Mark mentions that are negated, possible, of the family, historical or conditional (ConText)."
         ),
     ] = True,
-    batch: Annotated[int, typer.Option(help="Documents that are read together.", min=1)] = 64,
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto. Only cpu has been tested.")] = "cpu",
+    batch: BatchOption = 64,
+    device: DeviceOption = "cpu",
+    processes: ReadingProcesses = 1,
     option: ReaderOptions = None,
     imports: ImportOption = None,
 ) -> None:
@@ -91,36 +103,33 @@ def extract(
 
     Example: `grandrounds extract ner/model re/model note.txt --to html --out found.html`
     """
-    from grandrounds.pipeline.load import load
-    from grandrounds.setup.server import find_device
+    from grandrounds.pipeline.processes import Models
+    from grandrounds.pipeline.processes import extract as extract_all
 
     load_modules(imports or [])
-    models, inputs = _parted(words)
+    folders, inputs = _parted(words)
     written = [*WRITTEN, *(name for name in FORMATS if FORMATS.at_hand(name) and FORMATS[name].writer)]
     if to not in written or to == "lines":
         raise ConfigError(unknown("output format", to, written))
     if out_path is None and to not in ("json", "dict"):
         raise ConfigError(f"--to {to} writes to a file or folder; name it with --out")
-    pipeline = load(
-        *models,
-        threshold=threshold,
-        window=window,
-        assertions=None if assertions else False,
-        dictionary=dictionary,
-        device=find_device(device),
-    )
-    _read(pipeline, _documents(inputs, format, reader_options(option), pipeline), batch, to, out_path)
+    settings = {"threshold": threshold, "window": window, "dictionary": dictionary}
+    settings["assertions"] = None if assertions else False
+    models = Models(folders, settings, device, imports or ())
+    pipeline = models.load()
+    source = Source([Path(name) for name in inputs if name != STDIN], STDIN in inputs, format, reader_options(option))
+    with DocumentBar(source.count(pipeline)) as bar:
+        found = extract_all(models, pipeline, source.documents(pipeline, pipeline.warnings), batch, processes)
+        _write(pipeline, _counted(found, pipeline, bar), to, out_path)
 
 
-def _read(pipeline: Pipeline, documents: Iterable[str | Document], batch: int, to: str, out_path: Path | None) -> None:
-    """Read all, and write as it comes, where the format allows."""
+def _write(pipeline: Pipeline, found: Iterable[Document], to: str, out_path: Path | None) -> None:
+    """As it comes, where the format allows."""
     from grandrounds.data.formats import write
     from grandrounds.reports.extraction import extraction_page
 
     if out_path is not None:
         out_path.parent.mkdir(parents=True, exist_ok=True)
-    kinds = [kind for kind, models in (("mentions", pipeline.taggers), ("relations", pipeline.relaters)) if models]
-    found = _counted(pipeline.pipe(documents, batch), kinds)
     if out_path is None or to in ("json", "dict"):
         _write_lines(found, to, out_path)
     elif to == "html":
@@ -153,37 +162,51 @@ def _parted(words: Sequence[str]) -> tuple[list[Path], list[str]]:
     return models, inputs
 
 
-def _documents(
-    inputs: Sequence[str], format: str | None, options: dict[str, Any], pipeline: Pipeline
-) -> Iterator[str | Document]:
-    """One at a time, as the training data of the first model were read."""
-    paths = [Path(name) for name in inputs if name != STDIN]
-    format = format or ("text" if all(path.suffix == ".txt" for path in paths) else "json")
-    if format == "text" and not pipeline.taggers:
-        raise GrandRoundsError(
-            f"a {pipeline.relaters[0].task.name} model relates mentions, and text has none: give it documents with "
-            "mentions (--format), or a ner model before it: grandrounds extract NER_MODEL RE_MODEL note.txt"
-        )
-    if STDIN in inputs:
-        if format != "text":
-            raise ConfigError(f"standard input is read as text, not as '{format}'; give a file")
-        yield sys.stdin.buffer.read().decode("utf-8", errors="replace").removeprefix("\ufeff")
-    if paths:
-        yield from (*pipeline.taggers, *pipeline.relaters)[0].each(paths, format, options, pipeline.warnings)
+@dataclass(frozen=True)
+class Source:
+    """Files and standard input, read as the training data of the first model were."""
+
+    paths: Sequence[Path]
+    stdin: bool
+    format: str | None
+    options: Mapping[str, Any]
+
+    def documents(self, pipeline: Pipeline, warnings: Counter[str]) -> Iterator[str | Document]:
+        """One at a time."""
+        format = self.format or ("text" if all(path.suffix == ".txt" for path in self.paths) else "json")
+        if format == "text" and not pipeline.taggers:
+            raise GrandRoundsError(
+                f"a {pipeline.relaters[0].task.name} model relates mentions, and text has none: give it documents with "
+                "mentions (--format), or a ner model before it: grandrounds extract NER_MODEL RE_MODEL note.txt"
+            )
+        if self.stdin:
+            if format != "text":
+                raise ConfigError(f"standard input is read as text, not as '{format}'; give a file")
+            yield sys.stdin.buffer.read().decode("utf-8", errors="replace").removeprefix("\ufeff")
+        if self.paths:
+            yield from (*pipeline.taggers, *pipeline.relaters)[0].each(self.paths, format, self.options, warnings)
+
+    def count(self, pipeline: Pipeline) -> int | None:
+        """How many documents there are, for someone who watches: reading files twice costs little beside a model."""
+        if not err.is_terminal or not all(path.is_file() or path.is_dir() for path in self.paths):
+            return None
+        files = replace(self, stdin=False).documents(pipeline, Counter())
+        return self.stdin + sum(1 for _ in files)
 
 
-def _counted(documents: Iterable[Document], kinds: Sequence[str]) -> Iterator[Document]:
+def _counted(documents: Iterable[Document], pipeline: Pipeline, bar: DocumentBar) -> Iterator[Document]:
     """The same, with a bar; at the end, how much was found."""
-    number, found = 0, dict.fromkeys(kinds, 0)
-    with Bars() as live:
-        task = live.bars.add_task("documents", total=None, word="")
-        for document in documents:
-            number += 1
-            for kind in kinds:
-                found[kind] += len(getattr(document, kind))
-            live.bars.update(task, completed=number, word=f"{live.bars.tasks[task].speed or 0:.1f} a second")
-            yield document
-    err.print(f"  {', '.join(f'{n} {kind}' for kind, n in found.items())} in {number} documents")
+    kinds = [kind for kind, models in (("mentions", pipeline.taggers), ("relations", pipeline.relaters)) if models]
+    number, found, began = 0, dict.fromkeys(kinds, 0), time.monotonic()
+    for document in documents:
+        number += 1
+        for kind in kinds:
+            found[kind] += len(getattr(document, kind))
+        bar.read(number)
+        yield document
+    rate = number / max(time.monotonic() - began, 1e-3)
+    counts = ", ".join(f"{n} {kind}" for kind, n in found.items())
+    err.print(f"  {counts} in {number} documents, {rate:.1f} a second")
 
 
 def _write_lines(documents: Iterable[Document], to: str, path: Path | None) -> None:

@@ -29,6 +29,17 @@ ImportOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 ModelPath = Annotated[Path, typer.Argument(help="The model/ folder of a run.", metavar="MODEL")]
+BatchOption = Annotated[int, typer.Option("--batch", help="Documents that are read together.", min=1)]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda, mps or auto. Only cpu has been tested.")]
+ReadingProcesses = Annotated[
+    int,
+    typer.Option(
+        "--processes",
+        help="Processes that read at once, each with the models in its memory and one thread. The output is that of "
+        "one process.",
+        min=1,
+    ),
+]
 ProcessesOption = Annotated[
     int, typer.Option("--processes", help="How many runs at a time, each in its own process.", min=1)
 ]

@@ -144,6 +144,8 @@ def _serve(ours: Enrolment, handler: MessageHandler, key: PrivateKey) -> None:
         raise GrandRoundsError(f"the coordinator refused this site: {handler.ended}")
     models = ours.state / "models"
     where = f"; this site's own model is in '{models}'" if models.exists() else ""
+    if handler.received is not None:
+        where = f"; its model is in '{handler.received}', for: grandrounds extract"
     out.print(f"the federation has finished{where}", soft_wrap=True)
 
 

@@ -209,6 +209,8 @@ class Rounds(Section):
     """Between hosts: seconds that a site has to answer."""
     absence: float = Field(180.0, gt=0)
     """Between hosts: seconds that a site may be disconnected before an exchange continues without it."""
+    share_model: bool = True
+    """Between hosts: after the last round, send each site the selected model, unless sites have models of their own."""
     policy: str | None = None
     """A policy file for every simulated site."""
 
@@ -481,6 +483,11 @@ class Config(Section):
         algorithm = self.make_algorithm()
         return algorithm.public_at_sites or (algorithm.trains_server and self.server_training().epochs > 0)
 
+    @property
+    def shares_model(self) -> bool:
+        """Whether sites get the selected model after the last round."""
+        return self.federation.share_model and not self.make_algorithm().personal
+
     def digest(self) -> str:
         return sha256(json.dumps(self.decisive(), sort_keys=True).encode()).hexdigest()
 
@@ -490,7 +497,7 @@ class Config(Section):
         content = self.complete()
         for key in ("workers", "compare", "imports"):
             content.pop(key)
-        for key in ("checkpoint_every", "keep_models", "deadline", "absence"):
+        for key in ("checkpoint_every", "keep_models", "deadline", "absence", "share_model"):
             content["federation"].pop(key)
         if not self.training.needs_end:
             content["federation"].pop("rounds")

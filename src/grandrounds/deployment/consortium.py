@@ -284,7 +284,8 @@ def coordinate(
         transport.largest, grid.largest = most, grid.largest + 4 * most
         setup = replace(setup, expected=replace(setup.expected, max_bytes=most))
         setup = replace(setup, table=table, left_out=left_out, at_sites=_at_all(sites, config))
-        result = RoundLoop(config, folder, setup, sites, transport, watcher, terms.digest).go()
+        hand_out = handshake.hand_out if config.shares_model else None
+        result = RoundLoop(config, folder, setup, sites, transport, watcher, terms.digest, hand_out).go()
         handshake.close()
         return result
 

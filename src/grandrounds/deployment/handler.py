@@ -6,10 +6,12 @@ import base64
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
 
 from grandrounds import __version__
+from grandrounds.deployment.final_model import FinalModelFolder
 from grandrounds.deployment.heads import SignedHead, check_log, write_heads
 from grandrounds.deployment.keys import PrivateKey, PublicKey, fingerprint, public_of, seal, sign, signed_by, unseal
 from grandrounds.deployment.ledger import GREETED, SiteLedger
@@ -18,6 +20,7 @@ from grandrounds.deployment.protocol import (
     AskMethod,
     Bye,
     Done,
+    FinalModel,
     Hello,
     Introduction,
     Keys,
@@ -60,14 +63,18 @@ class MessageHandler:
         state: Path,
         ledger: SiteLedger,
         say: Callable[[str], None] = lambda sentence: None,
+        final_model: FinalModelFolder | None = None,
     ) -> None:
-        """`about` is what else a hello tells: digests to compare."""
+        """`about` is what else a hello tells: digests to compare. `final_model` is where the federation's model is
+        kept; None: the terms, or the site's policy, let none come."""
         self._runner, self._registration, self._about = runner, registration, about
         self._audit, self._key, self._state, self._say = audit, key, state, say
-        self._ledger = ledger
+        self._ledger, self._final_model = ledger, final_model
         self.digest = registration.digest
         self.ended: str | None = None
         """Why there is nothing more to do: empty where it ended well."""
+        self.received: Path | None = None
+        """Where the federation's model is, once it has come."""
 
     def __call__(self, data: bytes, payloads: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
         """The response to a request, and its payloads."""
@@ -113,6 +120,8 @@ class MessageHandler:
                 return Secrets(sealed=self._seal_secret(keys)), []
             case Secret() as secret:
                 self._take_secret(secret)
+            case FinalModel() as model:
+                return self._take_model(model, payloads), []
             case Refused(why=why):
                 self._end("refused", foreign(why, 600))
             case Bye():
@@ -150,6 +159,23 @@ class MessageHandler:
         for place, part in enumerate(answer.payloads):
             log_payload(self._audit, ask.where, "up", part, None if place else answer.work)
         return Answered.of(answer), [part.to_bytes() for part in answer.payloads]
+
+    def _take_model(self, model: FinalModel, payloads: Sequence[bytes]) -> Said:
+        """Something that comes in, and is logged as that; nothing leaves."""
+        place = {"round": model.round, "exchange": 0, "site": self._registration.site}
+        try:
+            if self._final_model is None:
+                raise RefusalError("no model may come: the terms, or this site's policy, say so")
+            if len(payloads) != 1:
+                raise PayloadError(f"{len(payloads)} payloads came where the model was one")
+            log = partial(log_payload, self._audit, place, "down")
+            self._final_model.take(payloads[0], model.digest, log)
+        except (RefusalError, PayloadError) as problem:
+            self._audit.write(**place, event="model refused")
+            self._say(f"the federation's model was not taken: {problem}")
+            return Answered(lost=f"refused: {problem}")
+        self.received = self._final_model.folder
+        return Done()
 
     def _answer(self, ask: Ask) -> Answer:
         if ask.site != self._registration.site:

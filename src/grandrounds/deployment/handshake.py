@@ -15,12 +15,14 @@ from typing import Any, Protocol
 from grandrounds import __version__
 from grandrounds.deployment.flower.grid import Letter, OverGrid, Received, Roster
 from grandrounds.deployment.keys import PublicKey, public_text
-from grandrounds.deployment.protocol import Bye, Done, Hello, Introduction, Keys, Refused, Secret, Secrets
+from grandrounds.deployment.protocol import Bye, Done, FinalModel, Hello, Introduction, Keys, Refused, Secret, Secrets
 from grandrounds.deployment.terms import Terms
 from grandrounds.errors import ConfigError, GrandRoundsError, foreign
+from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.coordinator import check_registrations
 from grandrounds.federation.files import write_whole
+from grandrounds.federation.payloads import Packed
 from grandrounds.runs.loop import Watcher
 from grandrounds.setup.server import ServerSetup
 
@@ -94,6 +96,21 @@ class Handshake:
         held = {reply.site for reply in self._transport.converse(letters) if isinstance(reply.message, Done)}
         if missing := sorted(set(lacking) - held - ({maker} if sealed else set())):
             raise GrandRoundsError(f"the sites' secret did not reach {', '.join(missing)}; their own logs say why")
+
+    def hand_out(self, weights: Packed, round: int, audit: Audit) -> None:
+        """Send the selected weights to the sites that are here; who did not take them is said."""
+        here = self._online({})
+        taking = [name for name in sorted(self._transport.registered) if name in here]
+        data = weights.to_bytes()
+        letters = [Letter(name, FinalModel(round=round, digest=weights.digest), [data]) for name in taking]
+        for name in taking:
+            log_payload(audit, {"round": round, "exchange": 0, "site": name}, "down", weights)
+        for reply in self._transport.converse(letters):
+            if not isinstance(reply.message, Done):
+                why = reply.lost or getattr(reply.message, "lost", None) or "it answered something else"
+                self._watcher.say(f"site '{reply.site}' did not take the model ({foreign(why)})")
+        if away := sorted(set(self._transport.registered) - set(here)):
+            self._watcher.say(f"{', '.join(away)} did not get the model: not connected")
 
     def close(self) -> None:
         """Goodbye; what sites say of their logs is kept, so that a log that is cut later is found out."""

@@ -4,6 +4,7 @@ Hello     who are you?                             Introduction  registration, v
 AskMethod run a method of the algorithm            Answered      how that went; payloads travel beside it
 Keys      the public keys of all sites             Secrets       the sites' secret, sealed to each of them, signed
 Secret    the secret, sealed to one site           Done          understood
+FinalModel the selected weights travel beside it   Done
 Refused   the coordinator refuses the site         Done
 Bye       it is over                               Done
 """
@@ -91,6 +92,13 @@ class Secret(_Model):
     keys: dict[str, str]
 
 
+class FinalModel(_Model):
+    what: Literal["model"] = "model"
+    round: int = Field(ge=0)
+    """The last of the run."""
+    digest: str
+
+
 class Refused(_Model):
     what: Literal["refused"] = "refused"
     why: str
@@ -142,7 +150,7 @@ class Done(_Model):
     what: Literal["done"] = "done"
 
 
-Asked = Hello | AskMethod | Keys | Secret | Refused | Bye
+Asked = Hello | AskMethod | Keys | Secret | FinalModel | Refused | Bye
 Said = Introduction | Answered | Secrets | Done
 
 

@@ -20,6 +20,7 @@ from grandrounds.data.corpora import Source
 from grandrounds.data.documents import Document
 from grandrounds.data.labels import LabelMap
 from grandrounds.deployment.enrolment import Enrolment
+from grandrounds.deployment.final_model import MODEL, FinalModelFolder
 from grandrounds.deployment.handler import HEAD, MessageHandler
 from grandrounds.deployment.heads import check_log, read_heads
 from grandrounds.deployment.keys import read_private
@@ -101,9 +102,10 @@ def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], No
         check_log(log, noted, key.public_key())
     audit = Audit(log)
     ledger = SiteLedger(log, config.federation.rounds, config.make_algorithm())
-    return MessageHandler(
-        make_runner(enrolment, holding), site_data.registration, about, audit, key, state, ledger, say
-    )
+    comes = config.shares_model and site_data.policy.receive_model
+    final_model = FinalModelFolder(terms, state / MODEL) if comes else None
+    runner = make_runner(enrolment, holding)
+    return MessageHandler(runner, site_data.registration, about, audit, key, state, ledger, say, final_model)
 
 
 @contextmanager

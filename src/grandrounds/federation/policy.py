@@ -4,6 +4,7 @@ allow = ["parameters", "scores", "done"]    # kinds of payload; without this lin
 max_bytes = 500_000_000                     # a payload
 vocabulary = 5                              # words and parts of words that so many documents have; without it, none
 least_batch = 8                             # sentences that gradients are of (FedNER): of one alone they show its words
+receive_model = false                       # don't keep the federation's model, which comes after the last round
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Policy(BaseModel):
     max_bytes: int = Field(1 << 34, gt=0)
     vocabulary: int | None = Field(None, ge=1)
     least_batch: int = Field(1, ge=1)
+    receive_model: bool = True
 
     @classmethod
     def load(cls, path: Path) -> Self:

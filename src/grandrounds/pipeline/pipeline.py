@@ -74,9 +74,10 @@ class Pipeline:
         """The same, but for a threshold of its own."""
         return (self if threshold is None else replace(self, threshold=threshold))(document)
 
-    def pipe(self, texts: Iterable[str | Document], batch: int = BATCH) -> Iterator[Document]:
-        """The same for many, in their order; `batch` of them are read together. Texts are called by their number."""
-        rest = iter(enumerate(texts, start=1))
+    def pipe(self, texts: Iterable[str | Document], batch: int = BATCH, first: int = 1) -> Iterator[Document]:
+        """The same for many, in their order; `batch` of them are read together. Texts are called by their number, from
+        `first` on."""
+        rest = iter(enumerate(texts, start=first))
         while chunk := list(islice(rest, max(batch, 1))):
             yield from self._read([self._document(text, f"text-{number}") for number, text in chunk])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,6 +32,7 @@ from grandrounds.federation.coordinator import (
 )
 from grandrounds.federation.exchange import Transport
 from grandrounds.federation.learner import VALIDATION, Server, save_outcomes
+from grandrounds.federation.payloads import Packed, Parameters
 from grandrounds.federation.seeds import generator
 from grandrounds.federation.shares import sentences
 from grandrounds.metrics.score import Score
@@ -80,15 +81,17 @@ class RoundLoop:
         transport: Transport,
         watcher: Watcher,
         terms: str | None = None,
+        hand_out: Callable[[Packed, int, Audit], None] | None = None,
     ) -> None:
-        """`terms` is the digest of what all sites must agree on; by default the config's."""
+        """`terms` is the digest of what all sites must agree on; by default the config's. `hand_out` gives sites the
+        selected weights after the last round, and logs it; on one machine there is nobody to give them to."""
         self.config, self.folder, self.setup, self.watcher = config, folder, setup, watcher
         self.algorithm = config.make_algorithm()
         self.sites = list(sites)
         self.server = Server(setup.spec, setup.splits, setup.model)
         self.checkpoints = Checkpoints(folder.checkpoints, watcher.say)
         self.audit = Audit(folder.path / "audit.jsonl")
-        self.transport = transport
+        self.transport, self._hand_out = transport, hand_out
         self.ledger = Ledger()
         self.federation = Federation(
             algorithm=self.algorithm,
@@ -283,6 +286,8 @@ class RoundLoop:
         else:
             self._save(self.folder.path / "model", model_card(result))
             save_outcomes(self.server, self.folder.path)
+            if self._hand_out is not None:
+                self._hand_out(Parameters.of(self.server.model).pack("fp32"), last, self.audit)
         result = result.model_copy(update={"audit_head": self.audit.head})  # saving models was logged too
         self.folder.finish(result)
         self.audit.close()

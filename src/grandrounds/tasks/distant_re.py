@@ -40,7 +40,16 @@ from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair
 from grandrounds.models.pcnn import CNN, PCNN
 from grandrounds.tasks.abilities import Bagged, PrivateParts
-from grandrounds.tasks.sentence_re import MARKERS, Marked, PairExample, PairFeatures, PairRows, mark_pair
+from grandrounds.tasks.sentence_re import (
+    AROUND,
+    MARKERS,
+    Marked,
+    PairExample,
+    PairFeatures,
+    PairRows,
+    fitting_pairs,
+    mark_pair,
+)
 from grandrounds.tasks.task import NO_CLASS, NONE, Counts, ExtractionTask, Reading, check_relations
 
 HEADS: dict[str, type[nn.Module]] = {"pcnn": PCNN, "cnn": CNN, "entity_pair": EntityPair}
@@ -238,19 +247,30 @@ class DistantRE(ExtractionTask, Bagged, PrivateParts):
         truth = np.array([UNKNOWN if e.says_it is None else int(e.says_it) for e in examples], dtype=np.int8)
         return DistantFeatures(**vars(made), facts=facts, pairs=pairs, names=names, truth=truth)
 
+    def fitting(
+        self, examples: Sequence[DistantExample], encoder: Encoder
+    ) -> tuple[Sequence[DistantExample], Mapping[str, int]]:
+        """Without pairs whose mentions alone are longer than the window."""
+        room = min(self.options.max_length, encoder.window) - (0 if self._by_words else AROUND)
+        return fitting_pairs(examples, _segments, encoder, room)
+
+    @property
+    def _by_words(self) -> bool:
+        """Whether the head reads words alone, without what marks a pair."""
+        return self.options.head != "entity_pair"
+
     def _part(self, examples: Sequence[DistantExample], encoder: Encoder) -> PairFeatures:
         segments = [_segments(example) for example in examples]
         distinct = sorted({text for parts in segments for text, _ in parts})
         pieces = dict(zip(distinct, encoder.pieces(distinct), strict=True))
         tokenizer = encoder.tokenizer
         window = min(self.options.max_length, encoder.window)
-        words = self.options.head != "entity_pair"
         marker = dict(zip(MARKERS, tokenizer.convert_tokens_to_ids(list(MARKERS)), strict=True))
         rows = []
         for parts in segments:
             cut = [(pieces[text], role) for text, role in parts]
-            if words:  # without what marks a pair: six places fewer
-                rows.append(_unmarked(mark_pair(cut, window + 6, NOTHING, NOTHING, NO_MARKER)))
+            if self._by_words:
+                rows.append(_unmarked(mark_pair(cut, window + AROUND, NOTHING, NOTHING, NO_MARKER)))
             else:
                 rows.append(mark_pair(cut, window, tokenizer.cls_token_id, tokenizer.sep_token_id, marker))
         return PairFeatures.of(

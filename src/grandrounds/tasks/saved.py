@@ -31,9 +31,11 @@ from grandrounds.registry import TASKS, not_registered
 from grandrounds.tasks.abilities import SplitsText
 from grandrounds.tasks.batching import predict_outputs, predict_probabilities
 from grandrounds.tasks.masked_lm import MaskedLM
-from grandrounds.tasks.task import ExtractionTask, Task, no_example
+from grandrounds.tasks.task import Counts, ExtractionTask, Task, no_example
 
 CPU = torch.device("cpu")
+VERSION = 1
+"""Of the folder's form; a newer one is named for what it is."""
 BREAKS = "breaks"
 """The option of readers that find sentences by rules."""
 
@@ -107,6 +109,8 @@ class Extractor:
         task = self.extraction
         bare = [task.without_answers(document) for document in documents]
         examples, left_out = task.candidates(bare)
+        examples, too_long = task.fitting(examples, self.encoder)
+        left_out = {**left_out, **too_long}
         if not examples:
             return bare, left_out
         features = task.features(examples, self.encoder)
@@ -118,19 +122,26 @@ class Extractor:
         rows = np.arange(len(examples))
         return predict_probabilities(self.extraction, self.model, features, rows, CPU)
 
-    def evaluate(self, documents: Sequence[Document]) -> tuple[dict[str, Any], Mapping[str, int]]:
+    def evaluate(
+        self, documents: Sequence[Document], device: torch.device = CPU
+    ) -> tuple[dict[str, Any], Mapping[str, int]]:
         """The score on annotated documents, and what was left out."""
+        counts, warnings = self.count(documents, device)
+        if not counts:
+            raise no_example(self.task, "the corpus holds", warnings)
+        return self.task.score(counts), warnings
+
+    def count(self, documents: Sequence[Document], device: torch.device = CPU) -> tuple[Counts, Mapping[str, int]]:
+        """What the score is of, and what was left out; no counts where there is no example."""
         examples, warnings = self._task.examples(documents)
         if not examples:
-            raise no_example(self.task, "the corpus holds", warnings)
+            return {}, warnings
         features = self.task.features(examples, self.encoder)
         rows = self.task.rows(features, np.arange(len(examples)))
         if not len(rows):
-            raise no_example(
-                self.task, "the corpus holds", {**warnings, "documents without a word piece": len(examples)}
-            )
-        outputs = predict_outputs(self.task, self.model, features, rows, CPU)
-        return self.task.score(self.task.counts(outputs, features, rows)), warnings
+            return {}, {**warnings, "documents without a word piece": len(examples)}
+        outputs = predict_outputs(self.task, self.model.to(device), features, rows, device)
+        return self.task.counts(outputs, features, rows), warnings
 
 
 def save_model(
@@ -162,7 +173,7 @@ def _save(
         safetensors.save_file(weights, folder / "model.safetensors")
     except SafetensorError as error:
         raise GrandRoundsError(f"the model could not be written to '{folder}': {error}; is the disk full?") from error
-    about = {"task": task.name, "schema": task.schema(), "trained": trained and trained.as_json()}
+    about = {"version": VERSION, "task": task.name, "schema": task.schema(), "trained": trained and trained.as_json()}
     (folder / "grandrounds.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(card or f"# A `{task.name}` model\n", encoding="utf-8")
 
@@ -173,6 +184,8 @@ def load(folder: str | Path, task_name: str | None = None) -> Extractor:
     check_folder(folder, PICKLED)  # a stranger's model is data, and nothing of it is run
     try:
         about = json.loads((folder / "grandrounds.json").read_text(encoding="utf-8"))
+        if about.get("version", VERSION) > VERSION:
+            raise GrandRoundsError(f"'{folder}' was saved by a newer version of grandrounds; install that one")
         weights = safetensors.load_file(folder / "model.safetensors")
         if about["task"] not in TASKS:
             raise GrandRoundsError(f"'{folder}': {not_registered('task', about['task'], TASKS)}")
@@ -188,7 +201,7 @@ def load(folder: str | Path, task_name: str | None = None) -> Extractor:
         raise GrandRoundsError(
             f"'{folder}' is not a saved model: it has no {missing}; give the model/ folder of a finished run"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, SafetensorError) as error:
         why = str(error).partition("\n")[0]
         raise GrandRoundsError(f"the model in '{folder}' is damaged; train or copy it again ({why})") from error
     return Extractor(task, encoder, model.eval(), trained)

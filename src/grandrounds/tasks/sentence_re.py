@@ -6,11 +6,11 @@ An example is a pair of mentions in a sentence, whose types a relation may join.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -39,6 +39,9 @@ from grandrounds.tasks.task import (
 )
 
 MARKERS = ("<e1>", "</e1>", "<e2>", "</e2>")
+AROUND = 6
+"""Word pieces that a pair needs beside its mentions: [CLS], [SEP] and four markers."""
+TOO_LONG = "pairs of mentions that together are longer than the model's window, not asked about"
 ACROSS = "relations across sentences, between overlapping mentions or between types that are never paired"
 HEADS: dict[str, type[nn.Module]] = {
     "entity_pair": EntityPair,
@@ -240,6 +243,12 @@ class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
         labels = [NO_CLASS if example.label == NO_LABEL else self._ids[example.label] for example in examples]
         return PairFeatures.of(rows, labels, tokenizer.pad_token_id)
 
+    def fitting(
+        self, examples: Sequence[PairExample], encoder: Encoder
+    ) -> tuple[Sequence[PairExample], Mapping[str, int]]:
+        """Without pairs whose mentions alone are longer than the window."""
+        return fitting_pairs(examples, self._segments, encoder, min(self.options.max_length, encoder.window) - AROUND)
+
     def _segments(self, example: PairExample) -> list[tuple[str, int]]:
         """Left context, first mention, middle, second mention, right context; role 1 and 2 are e1 and e2, 0 context."""
         (first, first_role), (second, second_role) = sorted([(example.head, 1), (example.tail, 2)])
@@ -309,12 +318,27 @@ class Marked(NamedTuple):
     spans: tuple[int, int, int, int]
 
 
+P = TypeVar("P", bound=PairExample)
+Segments = Sequence[tuple[str, int]]
+
+
+def fitting_pairs(
+    examples: Sequence[P], segments: Callable[[P], Segments], encoder: Encoder, room: int
+) -> tuple[list[P], dict[str, int]]:
+    """Those whose two mentions have so many word pieces at most, and how many have not."""
+    named = [[text for text, role in segments(example) if role] for example in examples]
+    distinct = sorted({text for texts in named for text in texts})
+    lengths = {text: len(ids) for text, ids in zip(distinct, encoder.pieces(distinct), strict=True)}
+    fit = [e for e, texts in zip(examples, named, strict=True) if sum(lengths[text] for text in texts) <= room]
+    return fit, {TOO_LONG: len(examples) - len(fit)} if len(fit) < len(examples) else {}
+
+
 def mark_pair(
     segments: Sequence[tuple[list[int], int]], window: int, cls: int, sep: int, marker: Mapping[str, int]
 ) -> Marked:
     """Set the markers; a sentence longer than the window gives up context, farthest first, never a mention."""
     (left, _), (first, role), (middle, _), (second, _), (right, _) = segments
-    room = window - len(first) - len(second) - 6  # [CLS], [SEP] and four markers
+    room = window - len(first) - len(second) - AROUND
     if room < 0:
         raise DataError(
             f"two mentions of {len(first)} and {len(second)} word pieces don't fit the window of {window}; "

@@ -248,6 +248,10 @@ class ExtractionTask(Task):
         """What `extract` asks the model about: the examples, unless a task trains on less than it can read."""
         return self.examples(documents)
 
+    def fitting(self, examples: Sequence[Any], encoder: Encoder) -> tuple[Sequence[Any], Mapping[str, int]]:
+        """Those of the candidates that this encoder can read, and the others, counted; by default it can read all."""
+        return examples, {}
+
     @abstractmethod
     def probabilities(self, outputs: Tensor) -> Tensor:
         """[answers, width]: the model's outputs as probabilities."""
