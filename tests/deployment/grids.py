@@ -104,11 +104,16 @@ def handlers(simulation: Simulation, host: SiteRunner, folder: Path, rounds: int
 
 
 def handler(
-    host: SiteRunner, registration: Registration, folder: Path, key: Any = None, rounds: int = 9
+    host: SiteRunner,
+    registration: Registration,
+    folder: Path,
+    key: Any = None,
+    rounds: int = 9,
+    checkpoint_every: int = 1,
 ) -> MessageHandler:
     log = folder / "audit.jsonl"
     key = key or ec.generate_private_key(CURVE())
-    ledger = SiteLedger(log, rounds, host.algorithm)
+    ledger = SiteLedger(log, rounds, host.algorithm, checkpoint_every)
     return MessageHandler(host, registration, {}, Audit(log), key, folder, ledger)
 
 

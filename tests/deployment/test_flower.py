@@ -135,21 +135,20 @@ def test_replies_that_come_twice_late_or_for_another_note_are_never_merged(
     assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
 
 
-def test_a_reply_under_a_foreign_message_is_passed_over(tiny_config: TinyConfig, tmp_path: Path) -> None:
+def test_a_reply_to_another_request_is_rejected_at_once(tiny_config: TinyConfig, tmp_path: Path) -> None:
     """A reply that carries the note of another ask, though Flower says that it answers this one."""
-    last: dict[str, Message] = {}
+    last: list[Message] = []
 
-    def swapped(site: str, reply: Message) -> list[Message]:
-        before, last[site] = last.get(site), reply
-        if before is None:
+    def replayed(site: str, reply: Message) -> list[Message]:
+        if site != "site-02":
             return [reply]
-        stale = Message(before.content, reply_to=_asked(reply))
-        return [stale, reply]
+        last.append(reply)
+        return [Message(last[-2].content, reply_to=_asked(reply)) if len(last) > 1 else reply]
 
-    content = setting(tiny_config, "fedavg", **{"federation.rounds": 3})
-    grandrounds.run(content, out=tmp_path / "process")
-    run_over_grid(content, tmp_path / "grid", swapped)
-    assert models(tmp_path / "grid") == models(tmp_path / "process")
+    run_over_grid(setting(tiny_config, "fedavg", **{"federation.rounds": 3}), tmp_path / "grid", replayed)
+    wanted = {"site-02": "rejected: its reply is to another request"}
+    assert [line["lost"] for line in metrics(tmp_path / "grid")] == [{}, wanted, wanted]
+    assert sum(line["seconds"] for line in metrics(tmp_path / "grid")) < 5.0  # a deadline each
 
 
 def _asked(reply: Message) -> Message:

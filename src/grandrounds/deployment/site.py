@@ -100,7 +100,8 @@ def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], No
     for noted in read_heads(state / HEAD).values():
         check_log(log, noted, key.public_key())
     audit = Audit(log)
-    ledger = SiteLedger(log, config.federation.rounds, config.make_algorithm())
+    rounds = config.federation
+    ledger = SiteLedger(log, rounds.rounds, config.make_algorithm(), rounds.checkpoint_every)
     return MessageHandler(
         make_runner(enrolment, holding), site_data.registration, about, audit, key, state, ledger, say
     )
