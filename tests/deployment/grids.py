@@ -148,8 +148,15 @@ def run_over_grid(
     simulation = prepare(config, Path(), out)
     folder.claim(config)
     host = simulation.runner(config, out, memory=0)
-    grid = kind(apps(handlers(simulation, host, out / "sites")), trouble)
+    grid = kind(apps(handlers(simulation, host, out / "sites", config.federation.rounds)), trouble)
     sites = [site_data.registration for _, site_data in sorted(simulation.sites.items())]
     RoundLoop(config, folder, simulation, sites, over(grid, out, **options), Silent()).go()
     folder.close()
     return grid
+
+
+def asked_by(reply: Message) -> Message:
+    """A message whose reply would be taken for this one's."""
+    message = Message(reply.content, dst_node_id=reply.metadata.src_node_id, message_type="query")
+    message.metadata.__dict__["_message_id"] = reply.metadata.reply_to_message_id
+    return message
