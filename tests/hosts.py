@@ -40,6 +40,8 @@ def planted(documents: Sequence[Document], words: Sequence[str]) -> list[Documen
 class Hosts:
     """A founded federation; its sites have made their keys and the coordinator has them."""
 
+    sites: Sequence[str] = SITES
+
     def __init__(self, folder: Path, encoder: Path | str, **settings: Any) -> None:
         self.folder, self.root = folder, folder / "federation"
         train = corpus(96)
@@ -72,9 +74,9 @@ class Hosts:
     def found(self, *options: str, host: str = "127.0.0.1") -> Hosts:
         self.port = free_port()
         where = ("--host", host, "--bind", "127.0.0.1", "--port", str(self.port))
-        sites = ("--sites", ",".join(SITES))
+        sites = ("--sites", ",".join(self.sites))
         run("federation", "create", self.root, *sites, "--config", self.config, *where, *options).good()
-        for site in SITES:
+        for site in self.sites:
             self.enrol(site)
         return self
 
@@ -82,9 +84,9 @@ class Hosts:
         """The same in this process, for tests that open the sites' handlers themselves."""
         where = {"hosts": ["127.0.0.1"], "port": 8000, "bind": "127.0.0.1"}
         create(
-            self.root, Founded(name="test", sites=list(SITES), data=str(self.folder), **where), load_config(self.config)
+            self.root, Founded(name="test", sites=list(self.sites), data=str(self.folder), **where), load_config(self.config)
         )
-        for site in SITES:
+        for site in self.sites:
             enrolment = read_enrolment(self.enrolment(site))
             enrolment.key.parent.mkdir()
             make_key(enrolment.key, enrolment.public_key)
@@ -117,13 +119,13 @@ class Hosts:
 
     def run(self) -> Outcome:
         """Everything, to its end."""
-        for site in SITES:
+        for site in self.sites:
             self.join(site)
         return self.finish(self.coordinate("--json"))
 
     def finish(self, coordinator: Running) -> Outcome:
         outcome = coordinator.wait(240)
-        for site in SITES:
+        for site in self.sites:
             self.running[site].wait(30)
         return outcome
 
@@ -141,14 +143,14 @@ class Hosts:
             return {"model": shared.read_bytes()}
         return {
             site: (self.enrolment(site) / "private" / "models" / site / "model.safetensors").read_bytes()
-            for site in SITES
+            for site in self.sites
         }
 
     def reference_models(self) -> dict[str, bytes]:
         out = self.reference()
         if (out / "model").exists():
             return {"model": (out / "model" / "model.safetensors").read_bytes()}
-        return {site: (out / "models" / site / "model.safetensors").read_bytes() for site in SITES}
+        return {site: (out / "models" / site / "model.safetensors").read_bytes() for site in self.sites}
 
     def close(self) -> None:
         for process in self.running.values():

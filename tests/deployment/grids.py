@@ -104,11 +104,16 @@ def handlers(simulation: Simulation, host: SiteRunner, folder: Path, rounds: int
 
 
 def handler(
-    host: SiteRunner, registration: Registration, folder: Path, key: Any = None, rounds: int = 9
+    host: SiteRunner,
+    registration: Registration,
+    folder: Path,
+    key: Any = None,
+    rounds: int = 9,
+    checkpoint_every: int = 1,
 ) -> MessageHandler:
     log = folder / "audit.jsonl"
     key = key or ec.generate_private_key(CURVE())
-    ledger = SiteLedger(log, rounds, host.algorithm)
+    ledger = SiteLedger(log, rounds, host.algorithm, checkpoint_every)
     return MessageHandler(host, registration, {}, Audit(log), key, folder, ledger)
 
 
@@ -143,8 +148,15 @@ def run_over_grid(
     simulation = prepare(config, Path(), out)
     folder.claim(config)
     host = simulation.runner(config, out, memory=0)
-    grid = kind(apps(handlers(simulation, host, out / "sites")), trouble)
+    grid = kind(apps(handlers(simulation, host, out / "sites", config.federation.rounds)), trouble)
     sites = [site_data.registration for _, site_data in sorted(simulation.sites.items())]
     RoundLoop(config, folder, simulation, sites, over(grid, out, **options), Silent()).go()
     folder.close()
     return grid
+
+
+def asked_by(reply: Message) -> Message:
+    """A message whose reply would be taken for this one's."""
+    message = Message(reply.content, dst_node_id=reply.metadata.src_node_id, message_type="query")
+    message.metadata.__dict__["_message_id"] = reply.metadata.reply_to_message_id
+    return message

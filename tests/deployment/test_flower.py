@@ -38,7 +38,7 @@ from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.registry import ALGORITHMS
 from grandrounds.simulation.prepare import prepare
 from tests.conftest import TinyConfig, corpus, task_for, write_corpus
-from tests.deployment.grids import MemoryGrid, apps, handlers, over, reported, run_over_grid
+from tests.deployment.grids import MemoryGrid, apps, asked_by, handlers, over, reported, run_over_grid
 from tests.federation import toy
 from tests.hosts import CANARIES, planted
 from tests.simulation.crashes import metrics, models, timeless
@@ -135,28 +135,20 @@ def test_replies_that_come_twice_late_or_for_another_note_are_never_merged(
     assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "process"))
 
 
-def test_a_reply_under_a_foreign_message_is_passed_over(tiny_config: TinyConfig, tmp_path: Path) -> None:
+def test_a_reply_to_another_request_is_rejected_at_once(tiny_config: TinyConfig, tmp_path: Path) -> None:
     """A reply that carries the note of another ask, though Flower says that it answers this one."""
-    last: dict[str, Message] = {}
+    last: list[Message] = []
 
-    def swapped(site: str, reply: Message) -> list[Message]:
-        before, last[site] = last.get(site), reply
-        if before is None:
+    def replayed(site: str, reply: Message) -> list[Message]:
+        if site != "site-02":
             return [reply]
-        stale = Message(before.content, reply_to=_asked(reply))
-        return [stale, reply]
+        last.append(reply)
+        return [Message(last[-2].content, reply_to=asked_by(reply)) if len(last) > 1 else reply]
 
-    content = setting(tiny_config, "fedavg", **{"federation.rounds": 3})
-    grandrounds.run(content, out=tmp_path / "process")
-    run_over_grid(content, tmp_path / "grid", swapped)
-    assert models(tmp_path / "grid") == models(tmp_path / "process")
-
-
-def _asked(reply: Message) -> Message:
-    """A message whose reply would be taken for this one's."""
-    message = Message(reply.content, dst_node_id=reply.metadata.src_node_id, message_type="query")
-    message.metadata.__dict__["_message_id"] = reply.metadata.reply_to_message_id
-    return message
+    run_over_grid(setting(tiny_config, "fedavg", **{"federation.rounds": 3}), tmp_path / "grid", replayed)
+    wanted = {"site-02": "rejected: its reply is to another request"}
+    assert [line["lost"] for line in metrics(tmp_path / "grid")] == [{}, wanted, wanted]
+    assert sum(line["seconds"] for line in metrics(tmp_path / "grid")) < 5.0  # a deadline each
 
 
 def edited(data: bytes, **changes: Any) -> bytes:
@@ -216,7 +208,7 @@ def test_a_bad_reply_is_rejected_by_name_and_the_round_completes(
 ) -> None:
     def spoil(site: str, reply: Message) -> list[Message]:
         if site == "site-01":
-            reply = Message(spoiled(reply.content, how), reply_to=_asked(reply))
+            reply = Message(spoiled(reply.content, how), reply_to=asked_by(reply))
         return [reply]
 
     run_over_grid(setting(tiny_config, "fedavg"), tmp_path / "run", spoil)
@@ -415,7 +407,7 @@ def test_a_bug_at_every_site_stops_the_run(tiny_config: TinyConfig, tmp_path: Pa
     def fail(site: str, reply: Message) -> list[Message]:
         response = decode(Response, from_records(reply.content)[0])
         lost = Answered(lost="failed: ValueError; the site's own log says more")
-        return [Message(to_records(encode(response.model_copy(update={"message": lost}))), reply_to=_asked(reply))]
+        return [Message(to_records(encode(response.model_copy(update={"message": lost}))), reply_to=asked_by(reply))]
 
     with pytest.raises(GrandRoundsError, match=r"round 1, 'train': every site failed: ValueError; .* mend that"):
         run_over_grid(tiny_config(**broken), tmp_path / "run", fail)

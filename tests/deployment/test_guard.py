@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.common.constant import TIMESTAMP_HEADER
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
 
-from grandrounds.deployment.flower.guard import HEADER, MOST_AT_ONCE, REFUSED, Guard
+from grandrounds.deployment.flower.guard import HEADER, MOST_AT_ONCE, MOST_BODY, MOST_MESSAGE, REFUSED, Guard
 from grandrounds.deployment.flower.node import Door, _explained
 from grandrounds.deployment.keys import public_bytes
 
@@ -64,7 +64,7 @@ def exchange(path: str, headers: dict[str, str], method: str = "POST") -> tuple[
 
     given = [(k.encode(), v.encode()) for k, v in headers.items()]
     scope = {"type": "http", "path": path, "method": method, "headers": given}
-    guard = Guard(app, "the secret", [public_bytes(KEY.public_key()).decode()])
+    guard = Guard(app, "the secret", {"mercy": public_bytes(KEY.public_key()).decode()})
     asyncio.run(guard(scope, receive, send))
     why = dict(sent[0]["headers"]).get(REFUSED.encode(), b"").decode()
     return int(sent[0]["status"]), why, read
@@ -135,7 +135,7 @@ def test_so_many_at_once_and_no_more() -> None:
         async def send(message: dict[str, Any]) -> None:
             codes.extend([message["status"]] if "status" in message else [])
 
-        guard = Guard(app, "the secret", [public_bytes(KEY.public_key()).decode()])
+        guard = Guard(app, "the secret", {"mercy": public_bytes(KEY.public_key()).decode()})
         scope = {"type": "http", "path": "/health", "method": "GET", "headers": []}
         tasks = [asyncio.create_task(guard(scope, None, send)) for _ in range(MOST_AT_ONCE + 9)]
         await asyncio.sleep(0)
@@ -145,6 +145,47 @@ def test_so_many_at_once_and_no_more() -> None:
 
     codes = asyncio.run(crowd())
     assert (codes.count(503), codes.count(200)) == (9, MOST_AT_ONCE)
+
+
+def test_one_site_has_so_many_bytes_under_way_and_others_their_own() -> None:
+    """Requests of 32 MB that never end: two of them pass, whoever else comes passes too."""
+
+    async def flood() -> list[tuple[int, str]]:
+        hold, codes = asyncio.Event(), list[tuple[int, str]]()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await hold.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        keys = {"mercy": KEY, "general": OTHER}
+        said: list[tuple[str, str]] = []
+        public = {site: public_bytes(key.public_key()).decode() for site, key in keys.items()}
+        guard = Guard(app, "the secret", public, lambda *refused: said.append(refused))
+
+        async def ask(site: str) -> None:
+            async def send(message: dict[str, Any]) -> None:
+                codes.extend([(message["status"], site)] if "status" in message else [])
+
+            headers = signed(keys[site], **{"content-length": str(MOST_BODY)})
+            given = [(k.encode(), v.encode()) for k, v in headers.items()]
+            scope = {"type": "http", "path": "/v1/fleet/push-object", "method": "POST", "headers": given}
+            await guard(scope, None, send)
+
+        tasks = [asyncio.create_task(ask(site)) for site in ("mercy", "mercy", "mercy", "mercy", "general")]
+        await asyncio.sleep(0)
+        hold.set()
+        await asyncio.gather(*tasks)
+        assert said == [("mercy", "busy")] * 2
+        return sorted(codes)
+
+    wanted = [(200, "general"), (200, "mercy"), (200, "mercy"), (503, "mercy"), (503, "mercy")]
+    assert asyncio.run(flood()) == wanted
+
+
+def test_a_reply_is_announced_in_a_megabyte() -> None:
+    large = signed(**{"content-length": str(MOST_MESSAGE + 1)})
+    assert exchange("/v1/fleet/push-messages", large) == (413, "more than 1048576 bytes", 0)
+    assert status("/v1/fleet/push-object", large) == 200
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,11 @@ INTERNAL = {
     "flwr.common.constant": "SUPERLINK_NODE_ID",
     "flwr.common.serde": "fab_to_proto message_from_proto message_to_proto run_from_proto",
     "flwr.proto.control_pb2": "RegisterNodeRequest StartRunRequest",
-    "flwr.proto.fleet_pb2": "ActivateNodeRequest DeactivateNodeRequest PullMessagesRequest PushMessagesRequest",
+    "flwr.proto.fleet_pb2": (
+        "ActivateNodeRequest DeactivateNodeRequest PullMessagesRequest PushMessagesRequest PushMessagesResponse"
+    ),
     "flwr.proto.heartbeat_pb2": "SendNodeHeartbeatRequest",
-    "flwr.proto.message_pb2": "ConfirmMessageReceivedRequest",
+    "flwr.proto.message_pb2": "ConfirmMessageReceivedRequest PushObjectRequest PushObjectResponse",
     "flwr.proto.node_pb2": "Node",
     "flwr.proto.runtime_pb2": "AcquireTaskRequest PullAppMessagesRequest PullTaskInputRequest",
     "flwr.supercore.constant": "TaskType",
@@ -47,6 +49,7 @@ INTERNAL = {
     "flwr.superlink.cli.flower_superlink": "flower_superlink",
     "flwr.superlink.extensions": "get_middleware",
     "flwr.superlink.grid": "HttpGrid",
+    "flwr.superlink.servicer.fleet": "fleet_handlers",
     "flwr.supernode.fleet_http_client": "FleetHttpClient",
     "flwr.supernode.node_auth_http_interceptor": "NodeAuthHttpInterceptor",
 }

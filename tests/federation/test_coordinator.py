@@ -124,6 +124,7 @@ def test_replies_come_in_site_order_with_weights_from_the_registration(tmp_path:
         (packed(torch.ones(2), "gift"), "rejected: unknown payload kind 'gift'"),
         (packed(torch.ones(2).double()), "rejected: 'w' has the type"),
         (lambda ask: Answer(ask.site), "lost"),
+        (lambda ask: dataclasses.replace(good(ask), version="x" * 10**6), "rejected: it calls its private state by"),
     ],
 )
 def test_a_bad_reply_is_named_and_never_reaches_the_algorithm(tmp_path: Path, rule: Rule, reason: str) -> None:
@@ -184,6 +185,13 @@ def test_where_every_reply_fails_it_is_a_bug_of_ours(tmp_path: Path) -> None:
     bench = Bench(tmp_path, a=strange, b=strange, c=strange)
     with pytest.raises(GrandRoundsError, match="every site failed: its reply can't be used"):
         list(bench.cohort().ask(bench.made.send, WEIGHTS))
+
+
+def test_what_one_site_says_of_itself_does_not_stop_the_run(tmp_path: Path) -> None:
+    """It was asked alone, and says what an honest site says of a bug: the round is abandoned, and others go on."""
+    bench = Bench(tmp_path, a=lambda ask: Answer(ask.site, lost="failed: ZeroDivisionError"))
+    with pytest.raises(AbandonedError, match=r"abandoned: 0 good replies, 1 are needed \(a failed: Zero"):
+        list(bench.cohort().ask_each(bench.made.send, {"a": (WEIGHTS,)}))
 
 
 def test_rows_of_weights_never_come_from_a_site(tmp_path: Path) -> None:
@@ -317,11 +325,12 @@ def test_what_travelled_is_counted_and_logged_good_or_bad(tmp_path: Path) -> Non
         ("a", "up"),
         ("b", "refused: the site's policy does not let 'parameters' leave"),
         ("c", "up"),
+        ("c", "rejected: 'w' has shape (3,), declared was (2,)"),
     ]
     assert [line["digest"] for line in lines if line.get("direction") == "up"] == [p.digest for p in up]
     assert lines[0]["bytes"] == down.nbytes
     assert lines[0]["kind"] == "parameters"
-    assert verify(bench.path, bench.audit.head) == 6
+    assert verify(bench.path, bench.audit.head) == 7
 
 
 def test_a_forged_registration_weighs_no_more_than_all_others_together(tmp_path: Path) -> None:

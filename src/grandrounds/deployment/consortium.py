@@ -250,11 +250,11 @@ def coordinate(
             watcher.say(f"this run is already finished: {folder.path}")
             return finished
         setup = server_setup(config, Path(founded.data), terms)
-        public = [public_bytes(key) for key in keys.values()]
+        public = {site: public_bytes(key) for site, key in keys.items()}
         link = SuperLink(consortium.folder, founded.bind, founded.port, consortium.tls, public)
         stack.callback(link.close)
         grid = link.open_run()
-        roster = Roster(grid, {public_bytes(key): site for site, key in keys.items()})
+        roster = Roster(grid, {key: site for site, key in public.items()})
 
         def idle() -> None:
             link.check()
@@ -281,7 +281,8 @@ def coordinate(
         table = [SiteRow(site.site, site.counts["notes"], site.counts["examples"], {}) for site in sites]
         left_out = sorted(set(founded.sites) - {site.site for site in sites})
         most = largest_upload(setup.expected, max(site.counts["examples"] for site in sites))
-        transport.largest, grid.largest = most, grid.largest + 4 * most
+        transport.largest = most
+        link.limit(grid, most)
         setup = replace(setup, expected=replace(setup.expected, max_bytes=most))
         setup = replace(setup, table=table, left_out=left_out, at_sites=_at_all(sites, config))
         hand_out = handshake.hand_out if config.shares_model else None

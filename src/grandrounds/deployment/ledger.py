@@ -1,7 +1,10 @@
 """What a site has answered so far, by its own log: a coordinator gets each answer once.
 
-The same ask again, as after a lost reply, has the same answer, so it does no harm. Another ask for the same round and
-exchange is answered only after a break (the coordinator greeted us anew, as after a crash), and a few times at most.
+The same ask again, as after a lost reply, has the same answer, so it does no harm: a run that is resumed with the same
+sites asks the same. Where another site was lost or found in between, its asks differ from the last checkpoint on. So
+another ask for the same round and exchange is answered once, after a break (the coordinator greeted us anew, as after a
+crash), if by the terms that round has no checkpoint behind it yet, and for a few breaks in all. What is refused costs
+an honest coordinator a round, which is abandoned; the run goes on with the next.
 """
 
 from __future__ import annotations
@@ -21,15 +24,17 @@ from grandrounds.federation.policy import RefusalError
 GREETED, ASKED = "registered", "asked"
 AT_THE_END = 2
 """Models that are judged under the number of a round: its own, and after the last round the best one."""
-MOST_ANEW = 5
-"""Answers to different asks for one round and exchange: a run that was interrupted may take another course."""
+MOST_COURSES = 5
+"""Breaks after which the run took another course than before: more of them are no accident."""
 
 
 class SiteLedger:
-    def __init__(self, log: Path, rounds: int, algorithm: Algorithm) -> None:
-        """`log` is the site's audit log, from which it goes on; rounds and algorithm are the terms'."""
+    def __init__(self, log: Path, rounds: int, algorithm: Algorithm, checkpoint_every: int = 1) -> None:
+        """`log` is the site's audit log, from which it goes on; all else is the terms'."""
         self._rounds, self._algorithm, self._exchanges = rounds, algorithm, algorithm.exchanges()
-        self._breaks = 0
+        self._checkpoint_every, self._latest, self._breaks = checkpoint_every, 0, 0
+        self._courses: set[int] = set()
+        """Breaks after which an ask was another one than before."""
         self._answered: dict[str, dict[str, int]] = {}
         """By place, the asks that were answered there, each with the number of breaks before it."""
         for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
@@ -49,17 +54,25 @@ class SiteLedger:
             raise RefusalError(f"a round of this algorithm has {self._exchanges} exchanges at most")
         judged = self._judged(ask)
         place, ask_digest = _place(ask, judged), _digest(ask)
-        before = self._answered.get(place, {})
-        if before and ask_digest not in before and not (judged and len(before) < AT_THE_END):
-            if max(before.values()) == self._breaks:
-                raise RefusalError("this round and exchange were answered already, to an ask with other content")
-            if len(before) >= MOST_ANEW:
-                raise RefusalError(
-                    f"this round and exchange were answered {len(before)} times; enrol anew for a new run"
-                )
+        before, most = self._answered.get(place, {}), AT_THE_END if judged else 1
+        anew = ask_digest not in before and len(before) >= most
+        if anew:
+            self._check_course(ask.round, before, most)
         line = {**ask.where, "event": ASKED, "method": ask.method, "place": place, "ask": ask_digest}
+        line |= {"anew": True} if anew else {}
         self._remember(line)
         return line
+
+    def _check_course(self, round: int, before: Mapping[str, int], most: int) -> None:
+        """RefusalError unless a resumed run may well ask here what it did not ask before."""
+        if max(before.values()) == self._breaks:
+            raise RefusalError("this round and exchange were answered already, to an ask with other content")
+        if round <= (checkpoint := (self._latest - 1) // self._checkpoint_every * self._checkpoint_every):
+            raise RefusalError(f"round {round} is over: by the terms a resumed run goes back to round {checkpoint}")
+        if len(before) > most:
+            raise RefusalError(f"this round and exchange were answered {len(before)} times, to asks that differ")
+        if self._breaks not in self._courses and len(self._courses) >= MOST_COURSES:
+            raise RefusalError(f"the run changed its course after {MOST_COURSES} breaks already; enrol anew")
 
     def _judged(self, ask: Ask) -> bool:
         """Whether a model is judged: read-only, and nothing but scores, or the word that it is done, leaves."""
@@ -73,6 +86,9 @@ class SiteLedger:
             self.greeted()
         elif line.get("event") == ASKED:
             self._answered.setdefault(str(line["place"]), {}).setdefault(str(line["ask"]), self._breaks)
+            self._latest = max(self._latest, int(line["round"]))
+            if line.get("anew"):
+                self._courses.add(self._breaks)
 
 
 def _place(ask: Ask, judged: bool) -> str:

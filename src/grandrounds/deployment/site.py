@@ -101,7 +101,8 @@ def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], No
     for noted in read_heads(state / HEAD).values():
         check_log(log, noted, key.public_key())
     audit = Audit(log)
-    ledger = SiteLedger(log, config.federation.rounds, config.make_algorithm())
+    rounds = config.federation
+    ledger = SiteLedger(log, rounds.rounds, config.make_algorithm(), rounds.checkpoint_every)
     comes = config.shares_model and site_data.policy.receive_model
     final_model = FinalModelFolder(terms, state / MODEL) if comes else None
     runner = make_runner(enrolment, holding)

@@ -137,12 +137,12 @@ class RoundCohort(Cohort):
             answer = measurable(answer)
             self._record(sent[answer.site], answer)
             try:
-                reply = self._checked(answer, kinds)
+                reply = self._checked(sent[answer.site], answer, kinds)
             except PayloadError as problem:
-                self.traffic.lost[answer.site] = f"rejected: {foreign(str(problem))}"
+                self._reject(sent[answer.site], f"rejected: {foreign(str(problem))}")
                 continue
             except Exception as bug:  # whatever one site's reply leads to, the others' round goes on
-                self.traffic.lost[answer.site] = f"failed: its reply can't be used ({type(bug).__name__})"
+                self._reject(sent[answer.site], f"failed: its reply can't be used ({type(bug).__name__})")
                 reply = None
             finally:
                 self._federation.watch(answer.site)
@@ -152,7 +152,8 @@ class RoundCohort(Cohort):
                 good += 1
                 self.traffic.replies += 1
                 yield reply
-        if asks and len(failed) == len(asks):  # a bug must not look like lost sites
+        # A bug must not look like lost sites; but what one site says of itself must not stop the others' run.
+        if asks and len(failed) == len(asks) >= min(2, self.registered):
             raise GrandRoundsError(
                 f"round {self._round}, '{method.__name__}': every site {failed[0]}; mend that and go on with --resume"
             )
@@ -163,10 +164,16 @@ class RoundCohort(Cohort):
                 f"{self._federation.min_replies} are needed ({reasons})"
             )
 
-    def _checked(self, answer: Answer, kinds: Kinds) -> Reply[Any] | None:
+    def _reject(self, ask: Ask, why: str) -> None:
+        self.traffic.lost[ask.site] = why
+        self._federation.audit.write(**ask.where, event=why)
+
+    def _checked(self, ask: Ask, answer: Answer, kinds: Kinds) -> Reply[Any] | None:
         if not answer.payloads:
             self.traffic.lost[answer.site] = answer.lost or "lost"
             return None
+        if answer.version not in (ask.start, ask.commit):
+            raise PayloadError("it calls its private state by a name that the server did not give")
         declared = kinds if isinstance(kinds, tuple) else (kinds,)
         if len(answer.payloads) != len(declared):
             raise PayloadError(f"{len(answer.payloads)} payloads came where {len(declared)} were declared")

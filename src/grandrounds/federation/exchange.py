@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol, Self
 from grandrounds.errors import foreign
 from grandrounds.federation.payloads import Packed, PayloadError
 
+MOST_WORK = 1 << 53
+"""Steps, or examples: what JSON's numbers can say."""
 Plain = str | int | float | bool
 
 
@@ -100,7 +102,7 @@ class Answer:
         plain = version is None or isinstance(version, str), lost is None or isinstance(lost, str)
         if not all(plain) or bool(payloads) == (lost is not None):
             raise PayloadError("an answer is a payload, or a reason why there is none")
-        if len(work) != len(Work._fields) or not all(type(number) is int and number >= 0 for number in work):
+        if len(work) != len(Work._fields) or not all(type(n) is int and 0 <= n < MOST_WORK for n in work):
             raise PayloadError("the work of an answer is a number of steps and a number of examples")
         lost = None if lost is None else foreign(lost)  # a site's words, which are logged and shown
         return cls(site, payloads, version, lost, bool(lacks_public), Work(*work))

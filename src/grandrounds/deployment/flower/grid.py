@@ -1,7 +1,7 @@
 """The coordinator's side: asks go out over Flower's Grid, answers come back in site order.
 
-A reply counts once, for the ask that waits for it: whatever is late, repeated or answers something else is never
-looked at again. A site that comes back within an exchange is asked anew; it starts from the state that the ask names.
+A reply counts once, for the ask that waits for it: whatever is late or repeated is never looked at again, and what
+answers something else is rejected. A site that comes back within an exchange is asked anew; it starts from the state that the ask names.
 """
 
 from __future__ import annotations
@@ -252,10 +252,7 @@ class OverGrid:
                 pending[site].messages.remove(message.metadata.reply_to_message_id)
                 pending[site].since = pending[site].since if pending[site].messages else None
                 continue
-            reply = _read(site, message.content, pending[site].request.id)
-            if reply is None:
-                continue
-            reply = self._signed(reply)
+            reply = self._signed(_read(site, message.content, pending[site].request.id))
             came = self._heard = True
             self._missed.pop(site, None)
             arrived[site] = self._early(reply) if site != turn else reply
@@ -359,14 +356,16 @@ def _heard() -> Iterator[None]:
         raise GrandRoundsError(f"Flower's SuperLink no longer answers ({error}); go on with --resume") from error
 
 
-def _read(site: str, content: RecordDict, wanted: str) -> Received | None:
-    """The response to this very request; None: to another one."""
+def _read(site: str, content: RecordDict, wanted: str) -> Received:
+    """The response to this very request. Flower takes one reply to a message, so no other will follow it."""
     try:
         data, payloads = from_records(content)
         response = decode(Response, data)
     except Exception as problem:
         return Received(site, lost=f"rejected: {_why(problem)}")
-    return Received(site, response, payloads) if response.id == wanted else None
+    if response.id != wanted:
+        return Received(site, lost="rejected: its reply is to another request")
+    return Received(site, response, payloads)
 
 
 def _why(problem: Exception) -> str:

@@ -1,7 +1,8 @@
 """What the SuperLink process runs: Flower's SuperLink behind a guard.
 
 Flower reads a request's body before it looks who sent it, so the guard looks first: a stranger's body is never read,
-and a site's is bounded. A script of its own that imports little of ours: torch would take half a gigabyte and seconds.
+and a site's is bounded. What is refused is said once in SuperLink's log, and again each time it has doubled.
+A script of its own that imports little of ours: torch would take half a gigabyte and seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -27,18 +29,30 @@ EARLY, LATE = 5, 305
 """Seconds that a site's clock may be ahead, and that a request may be old: as Flower has it."""
 MOST_BODY = 1 << 25
 """Bytes of a request: payloads travel in pieces of 5 MB, and a message without them has 16 MB at most."""
+PUSH, MOST_MESSAGE = "/v1/fleet/push-messages", 1 << 20
+"""Where a reply is announced: what it is to, and the digests of its pieces."""
+MOST_IN_FLIGHT = 2 * MOST_BODY
+"""Bytes of one site's requests at a time: its pieces come one or two at once."""
 MOST_AT_ONCE, MOST_CONNECTIONS = 256, 1000
+MOST_LINES = 1000
+"""Kinds of refusals in the log."""
 Refusal = tuple[int, str]
 
 
 class Guard:
     """Whatever is not for sites is for who knows the secret; what is for sites is for who has a registered key."""
 
-    def __init__(self, app: Callable[..., Awaitable[None]], secret: str, keys: Sequence[str] = ()) -> None:
-        """`keys` are the sites', in PEM."""
-        self._app, self._secret = app, secret.encode()
-        self._keys = {base64.b64encode(key.encode()): _public(key) for key in keys}
-        self._busy = 0
+    def __init__(
+        self,
+        app: Callable[..., Awaitable[None]],
+        secret: str,
+        keys: Mapping[str, str] | None = None,
+        say: Callable[[str, str], None] = lambda who, why: None,
+    ) -> None:
+        """`keys` are the sites', in PEM; `say` hears who was refused, and why."""
+        self._app, self._secret, self._say = app, secret.encode(), say
+        self._keys = {base64.b64encode(key.encode()): (site, _public(key)) for site, key in (keys or {}).items()}
+        self._busy, self._in_flight = 0, Counter[str]()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -47,20 +61,29 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        refusal = self._refusal(scope)
-        if refusal is None and self._busy >= MOST_AT_ONCE:
+        headers = dict(scope["headers"])
+        who, refusal = self._who(headers), self._refusal(scope)
+        size = int(headers.get(b"content-length", b"0")) if refusal is None and who else 0
+        if refusal is None and (self._busy >= MOST_AT_ONCE or self._in_flight[who] + size > MOST_IN_FLIGHT):
             refusal = 503, "busy"
         if refusal is not None:
             status, why = refusal
-            headers = [(REFUSED.encode(), why.encode()), (b"connection", b"close")]
-            await send({"type": "http.response.start", "status": status, "headers": headers})
+            self._say(who or "a stranger", why)
+            answer = [(REFUSED.encode(), why.encode()), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": status, "headers": answer})
             await send({"type": "http.response.body", "body": why.encode()})
             return
         self._busy += 1
+        self._in_flight[who] += size
         try:
             await self._app(scope, receive, send)
         finally:
             self._busy -= 1
+            self._in_flight[who] -= size
+
+    def _who(self, headers: Mapping[bytes, bytes]) -> str:
+        """The site whose key it shows; empty: none of them."""
+        return self._keys[headers[KEY]][0] if headers.get(KEY) in self._keys else ""
 
     def _refusal(self, scope: Mapping[str, Any]) -> Refusal | None:
         """Status and reason; None: it may pass. Nothing of its body has been read."""
@@ -70,15 +93,16 @@ class Guard:
             return None if ours else (403, "this is for the coordinator alone")
         if path != HEALTH and (why := self._stranger(headers)):
             return 401, why
-        return _too_large(headers, scope.get("method", "GET"), 0 if path == HEALTH else MOST_BODY)
+        most = {HEALTH: 0, PUSH: MOST_MESSAGE}.get(path, MOST_BODY)
+        return _too_large(headers, scope.get("method", "GET"), most)
 
     def _stranger(self, headers: Mapping[bytes, bytes]) -> str:
         """What keeps it out; empty: a site whose key we have."""
-        key, stamp = self._keys.get(headers.get(KEY, b"")), headers.get(TIME, b"")
-        if key is None:
+        known, stamp = self._keys.get(headers.get(KEY, b"")), headers.get(TIME, b"")
+        if known is None:
             return "key"
         try:
-            key.verify(base64.b64decode(headers.get(SIGNATURE, b"")), stamp, ec.ECDSA(hashes.SHA256()))
+            known[1].verify(base64.b64decode(headers.get(SIGNATURE, b"")), stamp, ec.ECDSA(hashes.SHA256()))
             age = (datetime.now(UTC) - datetime.fromisoformat(stamp.decode("ascii"))).total_seconds()
         except (InvalidSignature, ValueError, TypeError):
             return "key"
@@ -99,20 +123,45 @@ def _public(pem: str) -> ec.EllipticCurvePublicKey:
     return key
 
 
+class _Log:
+    """Refusals on standard error, which is SuperLink's log; nobody can fill a disk with them."""
+
+    def __init__(self) -> None:
+        self._said, self._lock = Counter[tuple[str, str]](), threading.Lock()
+
+    def __call__(self, who: str, why: str) -> None:
+        with self._lock:
+            if len(self._said) >= MOST_LINES and (who, why) not in self._said:
+                return
+            self._said[who, why] += 1
+            times = self._said[who, why]
+        if times & (times - 1) == 0:
+            print(f"refused, {who}: {why} (time {times})", file=sys.stderr, flush=True)
+
+
 def _serve() -> None:
     from starlette.middleware import Middleware
 
     from grandrounds.deployment.flower.internals import run_superlink
+    from grandrounds.deployment.flower.quota import Quota
 
-    told = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_coordinator, daemon=True).start()
-    guard = Middleware(Guard, secret=told["secret"], keys=told["keys"])
-    run_superlink(lambda: (guard,), MOST_CONNECTIONS)
+    told, say = json.loads(sys.stdin.buffer.readline()), _Log()
+    keys: dict[str, str] = told["keys"]
+    guard = Middleware(Guard, secret=told["secret"], keys=keys, say=say)
+
+    def limited(push_messages: Any, push_object: Any) -> tuple[Any, Any]:
+        public = {site: key.encode() for site, key in keys.items()}
+        quota = Quota(push_messages, push_object, MOST_BODY, public, say)
+        threading.Thread(target=_listen, args=(quota,), daemon=True).start()
+        return quota.push_messages, quota.push_object
+
+    run_superlink(lambda: (guard,), MOST_CONNECTIONS, limited)
 
 
-def _end_with_coordinator() -> None:
-    """It holds the other end of our standard input."""
-    sys.stdin.buffer.read()
+def _listen(quota: Any) -> None:
+    """To the coordinator, which says how large a reply can be once that is known. We end when it does."""
+    for line in sys.stdin.buffer:
+        quota.largest = int(line)
     os._exit(1)
 
 

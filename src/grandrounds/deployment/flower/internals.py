@@ -17,9 +17,15 @@ from flwr.cli.build import build_fab_from_disk
 from flwr.common.constant import SUPERLINK_NODE_ID
 from flwr.common.serde import fab_to_proto, message_from_proto, message_to_proto, run_from_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
-from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest, PullMessagesRequest, PushMessagesRequest
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+    PushMessagesRequest,
+    PushMessagesResponse,
+)
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PushObjectRequest, PushObjectResponse
 from flwr.proto.node_pb2 import Node
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullAppMessagesRequest, PullTaskInputRequest
 from flwr.supercore.constant import TaskType
@@ -54,13 +60,18 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 
-def run_superlink(middleware: Callable[[], tuple[Any, ...]], connections: int) -> None:
-    """Flower's SuperLink with this middleware and so many connections at most. Its database and web server are imported
-    only where it runs."""
+def run_superlink(
+    middleware: Callable[[], tuple[Any, ...]], connections: int, replaced: Callable[[Any, Any], tuple[Any, Any]]
+) -> None:
+    """Flower's SuperLink with this middleware, so many connections at most, and its handlers of pushed messages and
+    objects replaced. Its database and web server are imported only where it runs."""
     import uvicorn
     from flwr.superlink import extensions
     from flwr.superlink.cli.flower_superlink import flower_superlink
+    from flwr.superlink.servicer.fleet import fleet_handlers
 
     extensions.get_middleware = middleware
     uvicorn.run = partial(uvicorn.run, limit_concurrency=connections)
+    handlers = fleet_handlers.push_messages, fleet_handlers.push_object
+    fleet_handlers.push_messages, fleet_handlers.push_object = replaced(*handlers)
     flower_superlink()

@@ -12,6 +12,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from grandrounds.federation.payloads import PayloadError
 
 FORM = "safetensors"
+TOO_LARGE = "too large"
+"""Stands for a reply of which nobody fetched the rest."""
 
 
 def to_records(message: bytes, payloads: Sequence[bytes] = (), made: dict[int, Array] | None = None) -> RecordDict:
@@ -27,6 +29,8 @@ def to_records(message: bytes, payloads: Sequence[bytes] = (), made: dict[int, A
 
 def from_records(records: RecordDict) -> tuple[bytes, list[bytes]]:
     """PayloadError where they are not ours."""
+    if TOO_LARGE in records:
+        raise PayloadError("it has more bytes, or more pieces, than a reply can have")
     try:
         message = records.config_records["message"]["json"]
         arrays = records.array_records.get("payloads", ArrayRecord())

@@ -12,7 +12,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 
 from grandrounds.deployment.flower import guard
 from grandrounds.deployment.flower.internals import (
@@ -52,8 +52,11 @@ from grandrounds.deployment.flower.internals import (
     make_task_heartbeat_fn_http,
     run_from_proto,
 )
+from grandrounds.deployment.flower.records import TOO_LARGE
 from grandrounds.errors import GrandRoundsError
 
+MOST_OBJECTS = 100
+"""Of a reply: a few records and arrays, and its payloads in pieces of megabytes."""
 EVERYWHERE = ("0.0.0.0", "::")
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 _APP = """[project]
@@ -80,10 +83,10 @@ class SuperLink:
     """A running SuperLink; it ends with this process."""
 
     def __init__(
-        self, folder: Path, bind: str, port: int, tls: tuple[Path, Path, Path] | None, keys: Sequence[bytes]
+        self, folder: Path, bind: str, port: int, tls: tuple[Path, Path, Path] | None, keys: Mapping[str, bytes]
     ) -> None:
         """`tls` are the CA's certificate, the server's and its key; without it everything travels in the open. `keys`
-        are the sites' public ones."""
+        are the public ones, by site."""
         self._keys = keys
         self._secret, self._folder = secrets.token_hex(32), folder
         self._ca = tls[0].read_bytes() if tls else None
@@ -105,10 +108,7 @@ class SuperLink:
             env={**os.environ, **QUIET, "FLWR_HOME": str(folder / "flower")},
             start_new_session=True,  # Ctrl-C is ours to handle
         )
-        assert self._process.stdin is not None
-        told = {"secret": self._secret, "keys": [key.decode() for key in keys]}
-        self._process.stdin.write(f"{json.dumps(told)}\n".encode())
-        self._process.stdin.flush()  # and stays open: it ends when we do
+        self._tell(json.dumps({"secret": self._secret, "keys": {site: key.decode() for site, key in keys.items()}}))
         self._heartbeat: HeartbeatSender | None = None
 
     def open_run(self) -> Grid:
@@ -116,7 +116,7 @@ class SuperLink:
         control = self._client(ControlHttpClient)
         self._wait(control)
         self.check()  # it may be another's SuperLink that answered
-        for key in self._keys:
+        for key in self._keys.values():
             control.RegisterNode(RegisterNodeRequest(public_key=key))
         app = self._folder / "flower" / "app"
         (app / "grandrounds_app").mkdir(parents=True, exist_ok=True)
@@ -135,6 +135,18 @@ class SuperLink:
         self._heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(grid.client))
         self._heartbeat.start()
         return grid
+
+    def limit(self, grid: Grid, largest: int) -> None:
+        """From now on a payload of a site has so many bytes at most; a reply has a few, and its message."""
+        grid.largest = guard.MOST_BODY + 4 * largest
+        # One piece more than the coordinator fetches, so that it sees that there is too much.
+        self._tell(str(grid.largest + guard.MOST_BODY))
+
+    def _tell(self, line: str) -> None:
+        """Its standard input stays open: it ends when we do."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
 
     def close(self) -> None:
         if self._heartbeat is not None and self._heartbeat.is_running:
@@ -209,7 +221,10 @@ class Grid(HttpGrid):
             response = self.client.PullMessages(PullAppMessagesRequest(message_ids=asked))
             for proto, tree in zip(response.messages_list, response.message_object_trees, strict=True):
                 objects = [part.object_id for part in iterate_object_tree(tree)]
-                self._coming[proto.metadata.message_id] = _Coming(proto.metadata.reply_to_message_id, objects)
+                many = len(objects) > MOST_OBJECTS + (self.largest >> 20)
+                self._coming[proto.metadata.message_id] = _Coming(
+                    proto.metadata.reply_to_message_id, objects, too_large=many
+                )
         whole = [name for name, coming in self._coming.items() if self._pull(coming)]
         return [self._inflated(name, self._coming.pop(name)) for name in whole]
 
@@ -230,7 +245,7 @@ class Grid(HttpGrid):
         )
         try:
             if coming.too_large:
-                raise ValueError
+                return Message(RecordDict({TOO_LARGE: ConfigRecord()}), reply_to=_asked(coming.reply_to))
             message = inflate_object_from_contents(name, coming.contents)
             if not isinstance(message, Message):
                 raise TypeError
