@@ -86,3 +86,11 @@ def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_refusal_finds_the_id_where_there_is_one() -> None:
     assert id_of(b'{"id": "7", "message": 3}') == "7"
     assert [id_of(data) for data in (b"", b"[]", b"{}", b"[" * 100_000)] == [""] * 4
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\nb", "x" * 101, 7, None])
+def test_an_id_that_is_none_of_ours_is_not_said_back(name: Any) -> None:
+    """Found by fuzzing: half a surrogate pair as id made a response that nobody can read."""
+    data = json.dumps({"id": name, "message": 3}).encode()
+    assert id_of(data) == ""
+    decode(Response, encode(Response(id=id_of(data), registration="r", log="l", message=Done())))

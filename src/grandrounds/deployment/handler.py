@@ -182,7 +182,9 @@ class MessageHandler:
     def _take_secret(self, given: Secret) -> None:
         """Only from a site that we know: whoever has our public key, as the coordinator has, could seal us another."""
         peers = self._known_peers(given.keys)
-        box, signature = base64.b64decode(given.sealed.box), base64.b64decode(given.sealed.signature)
+        box, signature = _decoded(given.sealed.box), _decoded(given.sealed.signature)
+        if given.sender not in peers:
+            raise GrandRoundsError("a sealed secret comes from a site whose key did not come with it")
         if not signed_by(signature, _addressed(box, self._registration.site), peers[given.sender]):
             raise GrandRoundsError("a sealed secret is not signed by the site that it is said to come from")
         secret = unseal(box, self._key, PURPOSE)
@@ -227,3 +229,10 @@ def _addressed(box: bytes, site: str) -> bytes:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text)
+    except ValueError as error:
+        raise GrandRoundsError("a sealed secret can't be read: it is cut short or not ours") from error
