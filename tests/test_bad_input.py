@@ -429,7 +429,7 @@ def test_after_a_full_disk_the_run_goes_on_to_the_same_bits(
     """The config, the checkpoint before round 1, and later ones."""
     said = attempt("federation.rounds=4", prelude=failing_sync(call)).complaint()
     assert said.startswith("the disk is full: '")
-    assert said.endswith("free some space and go on with --resume")
+    assert said.endswith("free some space and go on (a run with --resume, a site by joining again)")
     attempt("federation.rounds=4", "--resume").good()
     assert weights(tmp_path / "run") == weights(undisturbed(4))
 

@@ -13,6 +13,7 @@ from grandrounds.deployment.protocol import (
     Asked,
     AskMethod,
     Bye,
+    Done,
     Request,
     Response,
     Said,

@@ -36,7 +36,7 @@ from grandrounds.errors import GrandRoundsError, foreign
 from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.exchange import Answer, Ask
-from grandrounds.federation.files import write_whole
+from grandrounds.federation.files import DiskError, disk_error, write_whole
 from grandrounds.federation.payloads import PayloadError
 from grandrounds.federation.policy import RefusalError
 from grandrounds.federation.private import MissingVersionError
@@ -82,6 +82,10 @@ class MessageHandler:
             name = request.id
             try:
                 message, sent = self._reply(request, payloads)
+            except OSError as error:
+                raise disk_error(error, Path(error.filename or self._state)) from error
+            except DiskError:  # an answer that we can't keep must not leave, and no later one could be kept
+                raise
             except Exception as error:  # whatever it is, the coordinator hears of its kind alone: text may be in it
                 self._say(f"a message could not be answered: {type(error).__name__}: {error}")
                 self._audit.write(event="failed", error=type(error).__name__)
