@@ -17,7 +17,7 @@ from tests.real.figures import note
 
 pytestmark = pytest.mark.real
 Found = Callable[..., Hosts]
-ROUNDS = 8
+ROUNDS = 5
 PATIENT = {"federation__rounds": ROUNDS, "federation__absence": 600, "federation__deadline": 1200}
 FEDED = {"algorithm__name": "feded", "algorithm__download": "predictions"}
 FULL = "the disk is full: "
@@ -35,7 +35,7 @@ def begin(hosts: Hosts, finished: int = 2) -> Running:
     for site in SITES:
         hosts.join(site)
     coordinator = hosts.coordinate("--json")
-    until(lambda: len(rounds(hosts)) >= finished, 600)
+    until(lambda: len(rounds(hosts)) >= finished, 1800)
     return coordinator
 
 
@@ -56,7 +56,7 @@ def test_a_full_disk_ends_the_coordinator_with_a_sentence(found: Found) -> None:
     with small_disk(hosts.root / "run") as ballast:
         coordinator = begin(hosts)
         fill(ballast)
-        said = coordinator.wait(600).complaint()
+        said = coordinator.wait(1800).complaint()
         before = len(rounds(hosts))
         ballast.unlink()
         undisturbed(hosts, resumed(hosts, before))
@@ -70,7 +70,7 @@ def test_a_full_disk_ends_a_site_with_a_sentence_and_the_others_wait_for_it(foun
     with small_disk(hosts.enrolment("mercy") / "private") as ballast:
         coordinator = begin(hosts)
         fill(ballast)
-        said = hosts.running["mercy"].wait(600).complaint()
+        said = hosts.running["mercy"].wait(1800).complaint()
         before = len(rounds(hosts))
         ballast.unlink()
         hosts.join("mercy")
@@ -90,12 +90,12 @@ def test_a_file_that_may_grow_no_further_ends_its_process_with_a_sentence(found:
             hosts.join(site)
     data = ("--data", hosts.folder / "mercy.jsonl", "--format", "json", "--test", hosts.test_data("mercy"), "--accept")
     if who == "coordinator":
-        said = start("coordinator", hosts.root, prelude=limit).wait(600).complaint()
+        said = start("coordinator", hosts.root, prelude=limit).wait(1800).complaint()
         resume = ["--resume"] if (hosts.root / "run" / "config.toml").exists() else []
         undisturbed(hosts, hosts.finish(hosts.coordinate(*resume, "--json")))
     else:
         coordinator = hosts.coordinate("--json")
-        said = start("site", "join", hosts.enrolment(who), *data, prelude=limit).wait(600).complaint()
+        said = start("site", "join", hosts.enrolment(who), *data, prelude=limit).wait(1800).complaint()
         hosts.join(who)
         undisturbed(hosts, hosts.finish(coordinator))
     note(f"largest file, {who}", said=said)
@@ -106,9 +106,9 @@ def test_a_disk_that_turns_read_only_ends_the_coordinator_with_a_sentence(found:
     hosts = found(**PATIENT, **FEDED)
     coordinator = begin(hosts)
     with read_only(hosts.root / "run"):
-        said = coordinator.wait(600).complaint()
+        said = coordinator.wait(1800).complaint()
         before = len(rounds(hosts))
-        again = hosts.coordinate("--resume").wait(600).complaint()
+        again = hosts.coordinate("--resume").wait(1800).complaint()
     undisturbed(hosts, resumed(hosts, before))
     note("read-only disk of the coordinator", said=said, at_its_start=again, finished_before=before, rounds=ROUNDS)
     assert "Read-only file system" in said
@@ -119,8 +119,8 @@ def test_a_disk_that_turns_read_only_ends_a_site_with_a_sentence(found: Found) -
     hosts = found(**PATIENT, **FEDED)
     coordinator = begin(hosts)
     with read_only(hosts.enrolment("mercy") / "private"):
-        said = hosts.running["mercy"].wait(600).complaint()
-        again = hosts.join("mercy").wait(600).complaint()
+        said = hosts.running["mercy"].wait(1800).complaint()
+        again = hosts.join("mercy").wait(1800).complaint()
         before = len(rounds(hosts))
     hosts.join("mercy")
     undisturbed(hosts, hosts.finish(coordinator))
@@ -135,7 +135,7 @@ def test_a_site_that_is_suspended_for_a_minute_goes_on(found: Found) -> None:
     before = len(rounds(hosts))
     pause(hosts.running["mercy"].pid, 60)
     began = time.monotonic()
-    until(lambda: len(rounds(hosts)) > before + 1, 300)
+    until(lambda: len(rounds(hosts)) > before + 1, 900)
     back = time.monotonic() - began
     undisturbed(hosts, hosts.finish(coordinator))
     said = sentences(hosts.running["mercy"].said(), ["trying again", "lost"])
@@ -151,9 +151,9 @@ def test_a_site_whose_clock_jumps_says_so_and_goes_on_when_it_is_set(found: Foun
     site = Clocked(hosts.folder, "mercy", "site", "join", hosts.enrolment("mercy"), *data)
     hosts.running["mercy"] = site  # type: ignore[assignment]
     coordinator = hosts.coordinate("--json")
-    until(lambda: len(rounds(hosts)) >= 2, 600)
+    until(lambda: len(rounds(hosts)) >= 2, 1800)
     site.jump(seconds)
-    until(lambda: "this machine's clock is " in site.said(), 300)
+    until(lambda: "this machine's clock is " in site.said(), 900)
     site.jump(0)
     undisturbed(hosts, hosts.finish(coordinator))
     said = sentences(site.said(), ["clock"])
@@ -170,9 +170,9 @@ def test_a_coordinator_whose_clock_jumps_is_found_out_by_sites_and_goes_on(found
         hosts.join(site)
     coordinator = Clocked(hosts.folder, "coordinator", "coordinator", hosts.root, "--json")
     hosts.running["coordinator"] = coordinator  # type: ignore[assignment]
-    until(lambda: len(rounds(hosts)) >= 2, 600)
+    until(lambda: len(rounds(hosts)) >= 2, 1800)
     coordinator.jump(seconds)
-    until(lambda: all("this machine's clock is " in hosts.running[site].said() for site in SITES), 300)
+    until(lambda: all("this machine's clock is " in hosts.running[site].said() for site in SITES), 900)
     coordinator.jump(0)
     outcome = coordinator.wait(900)
     for site in SITES:
