@@ -6,6 +6,7 @@ and does not end it. Time is CPU time.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import random
@@ -58,7 +59,8 @@ class Watched:
             self.save(now)
         if now - self.began >= self.limit:
             self.save(now)
-            os._exit(0)
+            atexit._run_exitfuncs()
+            os._exit(0)  # libFuzzer would go on
 
     def mutate(self, data: bytes, most: int, seed: int) -> bytes:
         draw = random.Random(seed)

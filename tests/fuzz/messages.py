@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import tempfile
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,6 +43,7 @@ from tests.data.formats.samples import CHANGES
 from tests.deployment.grids import MemoryGrid, over
 from tests.deployment.samples import REQUESTS, RESPONSES
 from tests.federation.samples import EXPECTED, PAYLOADS
+from tests.fuzz.scratch import scratch
 
 BETWEEN = b"\x00\x1d\x00"
 """Between a message and each of the payloads that travel beside it."""
@@ -89,7 +88,7 @@ class Requests(Messages):
     def __init__(self) -> None:
         self.key = ec.generate_private_key(CURVE())
         self.algorithm = make_algorithm("lazy_mil", {})  # which needs the sites' secret
-        self.folder = Path(tempfile.mkdtemp(prefix="grandrounds-fuzz-", dir=_memory()))
+        self.folder = scratch()
         self.count = 0
 
     def seeds(self) -> list[bytes]:
@@ -140,7 +139,7 @@ class Responses(Messages):
 
     def __init__(self) -> None:
         self.key = ec.generate_private_key(CURVE())
-        self.folder = Path(tempfile.mkdtemp(prefix="grandrounds-fuzz-", dir=_memory()))
+        self.folder = scratch()
         self.transport = over(MemoryGrid({}), self.folder, keys={"a": self.key.public_key()})
         task = SimpleNamespace(labels=["x"])
         config = SimpleNamespace(labels_may_differ=False)
@@ -208,7 +207,3 @@ def _is_site_method(algorithm: Any, name: str) -> bool:
 
 def _kin(kind: type) -> set[str]:
     return {kind.__name__}.union(*map(_kin, kind.__subclasses__()))
-
-
-def _memory() -> str | None:
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None

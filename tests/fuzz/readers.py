@@ -17,6 +17,7 @@ from grandrounds.data.synthetic import synthesize
 from grandrounds.errors import DataError, GrandRoundsError
 from tests.data.formats import samples
 from tests.data.formats.samples import CHANGES
+from tests.fuzz.scratch import scratch
 
 BETWEEN = b"\n\x1d\n"
 """Between the files of a corpus that has several."""
@@ -44,7 +45,7 @@ class Reader:
 
     def run(self, data: bytes) -> None:
         """Read it as it is, and again leaving out what can't be read."""
-        folder = _scratch()
+        folder = _scratch(self.format)
         for name, content in zip(self.files, self.parted(data), strict=True):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(content)
@@ -101,9 +102,8 @@ class Gzipped(Reader):
 
 
 @cache
-def _scratch() -> Path:
-    memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="grandrounds-fuzz-", dir=memory if memory.is_dir() else None))
+def _scratch(format: str) -> Path:
+    return scratch()
 
 
 @cache
