@@ -1,4 +1,4 @@
-# make demo · make test · make docs · make lint · make bench · make real · make tables · make lock
+# make demo · make test · make docs · make lint · make bench · make real · make fuzz · make tables · make lock
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ EXTRAS := flower,elmo,lora,bioc,spacy,dev
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: install demo test docs lint bench real tables lock clean
+.PHONY: install demo test docs lint bench real fuzz tables lock clean
 
 install: $(VENV)/installed
 
@@ -37,6 +37,11 @@ bench: install
 real: install
 	$(BIN)/pytest -m real
 
+# Minutes of CPU time for each of three groups: FUZZ_MINUTES=5 make fuzz. FUZZ names options and groups.
+fuzz: install
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS),fuzz]"
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
 tables: install
 	$(BIN)/python -m experiments.tables
 
@@ -44,7 +49,7 @@ tables: install
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/pip install --quiet --disable-pip-version-check -c constraints.in -e ".[$(EXTRAS),docs]"
+	$(VENV)-lock/bin/pip install --quiet --disable-pip-version-check -c constraints.in -e ".[$(EXTRAS),docs,fuzz]"
 	echo "# Every package that 'make' installs, pinned. Written by 'make lock' from constraints.in." > constraints.txt
 	$(VENV)-lock/bin/pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
 	rm -rf $(VENV)-lock

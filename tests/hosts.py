@@ -124,9 +124,9 @@ class Hosts:
         return self.finish(self.coordinate("--json"))
 
     def finish(self, coordinator: Running) -> Outcome:
-        outcome = coordinator.wait(240)
+        outcome = coordinator.wait(1800)
         for site in self.sites:
-            self.running[site].wait(30)
+            self.running[site].wait(120)
         return outcome
 
     def reference(self) -> Path:

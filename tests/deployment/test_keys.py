@@ -194,6 +194,28 @@ def test_a_coordinator_can_not_choose_the_secret(tiny_config: TinyConfig, tmp_pa
     assert not (tmp_path / "site-02" / "secret").exists()
 
 
+@pytest.mark.parametrize(
+    ("key", "sender", "box", "told"),
+    [
+        ("key", "site-01", "", "what came as a site's public key is none"),
+        ("ecdsa-sha2-nistp384 AAAA", "site-01", "", "what came as a site's public key is none"),
+        ("", "nobody", "", "a sealed secret comes from a site whose key did not come with it"),
+        ("", "site-01", "a", "a sealed secret can't be read: it is cut short or not ours"),
+    ],
+)
+def test_a_secret_that_is_not_well_formed_is_refused_in_a_sentence(
+    tiny_config: TinyConfig, tmp_path: Path, key: str, sender: str, box: str, told: str
+) -> None:
+    """Found by fuzzing: the engineer at the site read of a ValueError or a KeyError."""
+    _, _, made, keys, _ = handshake(tiny_config, tmp_path)
+    said = list[str]()
+    made["site-02"]._say = said.append
+    honest = {name: public_text(known) for name, known in keys.items()}
+    given = {**honest, "site-01": key} if key else honest
+    reported(made["site-02"], Secret(sender=sender, keys=given, sealed=Sealed(box=box, signature="")))
+    assert f"a message could not be answered: GrandRoundsError: {told}" in said
+
+
 def test_an_engineer_may_say_beforehand_whose_keys_are_good(tiny_config: TinyConfig, tmp_path: Path) -> None:
     meet, _, made, keys, _ = handshake(tiny_config, tmp_path)
     reported = {name: fingerprint(key) for name, key in keys.items()}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from grandrounds.deployment.handler import MessageHandler
 from grandrounds.deployment.keys import make_key, public_text, read_private
 from grandrounds.deployment.protocol import Answered, AskMethod, Hello, Keys, Request, Response, decode, encode
 from grandrounds.federation.exchange import Ask
+from grandrounds.federation.files import DiskError
 from grandrounds.federation.payloads import Packed, Parameters
 from grandrounds.federation.policy import Policy
 from grandrounds.simulation.prepare import prepare
@@ -206,3 +209,18 @@ def test_keys_are_refused_where_no_secret_is_needed(site: Site, tmp_path: Path) 
     said = reported(site.made, Keys(keys={site.name: public_text(own)}))
     assert said == Answered(lost="failed: GrandRoundsError; the site's own log says more")
     assert not (tmp_path / site.name / "secret").exists()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_site_that_can_keep_nothing_answers_nothing(site: Site, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """An answer that says 'failed' would cost the site its round; who has made room and joins again is asked anew."""
+
+    def broken() -> None:
+        raise OSError(number, os.strerror(number), "state.json")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.runner, "flush", broken)
+        with pytest.raises(DiskError, match=r"'state.json' could not be written"):
+            site.ask("train", site.weights())
+    assert not site.lines("up")
+    assert site.ask("train", site.weights()) == "answered"

@@ -14,44 +14,16 @@ from grandrounds.deployment.protocol import (
     AskMethod,
     Bye,
     Done,
-    Hello,
-    Introduction,
-    Keys,
-    Refused,
     Request,
     Response,
     Said,
-    Sealed,
-    Secret,
-    Secrets,
     decode,
     encode,
     id_of,
 )
-from grandrounds.federation.exchange import Ask, Work
+from grandrounds.federation.exchange import Work
 from grandrounds.federation.payloads import Packed, PayloadError
-
-SEALED = Sealed(box="Ym94", signature="c2lnbg==")
-PACKED = Packed("scores", {"values": {"f1": 0.5}}, {})
-ASK = Ask(
-    "a", "fedprox", {"mu": 0.1}, "train", 2, 1, (PACKED, 1, 1.0, True, "x"), "digest", "00001.1", None, ("00001.1",)
-)
-ASKED = AskMethod.of(ASK, lambda packed: 0)
-REQUESTS: list[Asked] = [
-    Hello(),
-    ASKED,
-    Keys(keys={"a": "key"}),
-    Secret(sealed=SEALED, sender="a", keys={"a": "key"}),
-    Refused(why="another version"),
-    Bye(),
-]
-RESPONSES: list[Said] = [
-    Introduction(site="a", counts={"examples": 3}, labels=["x"], manifest={"w": (2, 3)}, version="1", secret=False),
-    Answered(version="00001.1", work=(3, 24)),
-    Answered(lost="refused: no"),
-    Secrets(sealed={"a": SEALED}),
-    Done(),
-]
+from tests.deployment.samples import ASK, ASKED, PACKED, REQUESTS, RESPONSES
 
 
 @pytest.mark.parametrize("message", REQUESTS)
@@ -115,3 +87,11 @@ def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_refusal_finds_the_id_where_there_is_one() -> None:
     assert id_of(b'{"id": "7", "message": 3}') == "7"
     assert [id_of(data) for data in (b"", b"[]", b"{}", b"[" * 100_000)] == [""] * 4
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\nb", "x" * 101, 7, None])
+def test_an_id_that_is_none_of_ours_is_not_said_back(name: Any) -> None:
+    """Found by fuzzing: half a surrogate pair as id made a response that nobody can read."""
+    data = json.dumps({"id": name, "message": 3}).encode()
+    assert id_of(data) == ""
+    decode(Response, encode(Response(id=id_of(data), registration="r", log="l", message=Done())))

@@ -18,12 +18,10 @@ from torch import Tensor
 from grandrounds.errors import ConfigError
 from grandrounds.federation.payloads import (
     KINDS,
-    BagScores,
     Done,
     Expected,
     Form,
     Gradients,
-    LabelCounts,
     Packed,
     Parameters,
     Payload,
@@ -31,44 +29,11 @@ from grandrounds.federation.payloads import (
     PredictedLabels,
     Predictions,
     PublicSet,
-    Scores,
-    Selection,
     Tensors,
-    VocabularyCounts,
     largest_upload,
     unpack,
 )
-
-
-def some(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape))).to(dtype)
-
-
-PROBABILITIES = torch.tensor([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
-WEIGHTS = {"head.weight": some(3, 4), "head.bias": some(3), "count": torch.tensor(7)}
-PAYLOADS: dict[str, Payload] = {
-    "parameters": Parameters(WEIGHTS),
-    "gradients": Gradients({name: value for name, value in WEIGHTS.items() if name != "count"}),
-    "tensors": Tensors({"control": torch.tensor([0.5, -1.0])}),
-    "predictions": Predictions(PROBABILITIES, "probabilities", "d1"),
-    "predicted_labels": PredictedLabels(torch.tensor([1, 0, 1]), 2, "d1"),
-    "scores": Scores({'tp/Tr"IP': 3.0, "fn/Fieber über 39°": 0.125, "n": 10.0}),
-    "done": Done(),
-    "label_counts": LabelCounts(torch.tensor([5, 0])),
-    "bag_scores": BagScores(torch.arange(48, dtype=torch.uint8).reshape(3, 16), torch.arange(6).reshape(3, 2).byte()),
-    "selection": Selection(torch.tensor([0, 1, 1]).byte()),
-    "vocabulary_counts": VocabularyCounts(5, {"##itis": 12, "fieber": 40, "über": 7}),
-    "public_set": PublicSet([{"text": 'Fieber über 39° " \n', "head": [0, 6], "blinded": False}, {"text": ""}]),
-}
-COUNT, TRAINED = frozenset({"count"}), frozenset({"head.weight", "head.bias"})
-EXPECTED = Expected(
-    {"head.weight": (3, 4), "head.bias": (3,), "count": ()},
-    2,
-    (3, "d1"),
-    integers=COUNT,
-    trained=TRAINED,
-    tensors={"control": (2,)},
-)
+from tests.federation.samples import COUNT, EXPECTED, PAYLOADS, PROBABILITIES, WEIGHTS, some
 
 
 def test_every_kind_is_tried_here() -> None:

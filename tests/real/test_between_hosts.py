@@ -1,9 +1,10 @@
-"""At length what tests/test_between_hosts.py shows in brief: every algorithm, 20 kills of each side, 25 strangers of
-each kind. Times are printed (pytest -s)."""
+"""At length what tests/test_between_hosts.py shows in brief: every algorithm, 100 kills of each side (or as many as
+GRANDROUNDS_KILLS says), 25 strangers of each kind. Times are printed (pytest -s)."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import statistics
 import time
@@ -19,9 +20,10 @@ from grandrounds.registry import ALGORITHMS
 from tests.cli.commands import start
 from tests.conftest import task_for
 from tests.hosts import REFUSALS, SITES, Hosts, stranger, until
+from tests.real.figures import note
 
 pytestmark = pytest.mark.real
-KILLS, TRIES = 20, 25
+KILLS, TRIES = int(os.environ.get("GRANDROUNDS_KILLS", 100)), 25
 assert ALGORITHMS, "nothing is registered, so nothing would be tested"
 BETWEEN = sorted(name for name, kind in ALGORITHMS.items() if not kind.pooled)
 
@@ -44,8 +46,9 @@ def test_every_algorithm_over_loopback(found: Callable[..., Hosts], name: str) -
         compare(hosts.root / "run" / "audit.jsonl", hosts.enrolment(site) / "private" / "audit.jsonl", site)
 
 
-def test_twenty_kills_of_the_coordinator(found: Callable[..., Hosts]) -> None:
-    hosts = found(federation__rounds=30, algorithm__name="feded", algorithm__download="predictions")
+def test_kills_of_the_coordinator_at_random_moments_change_no_bit(found: Callable[..., Hosts]) -> None:
+    rounds = KILLS + KILLS // 2  # a kill within a round waits for one that is finished
+    hosts = found(federation__rounds=rounds, algorithm__name="feded", algorithm__download="predictions")
     rng, back = random.Random(2), list[float]()
     for site in SITES:
         hosts.join(site)
@@ -66,15 +69,18 @@ def test_twenty_kills_of_the_coordinator(found: Callable[..., Hosts]) -> None:
         finished = max(line["round"] for line in metrics(hosts)) if now else 0
     result = hosts.finish(hosts.coordinate("--resume", "--json")).json()
     print(summary("coordinator: from its start to the next finished round", back))
-    assert result["rounds"] == 30
-    assert [line["round"] for line in metrics(hosts)] == list(range(1, 31))
+    assert result["rounds"] == rounds
+    assert [line["round"] for line in metrics(hosts)] == list(range(1, rounds + 1))
     assert not any(line["lost"] for line in metrics(hosts))
     assert hosts.models() == hosts.reference_models()
     verify(hosts.root / "run" / "audit.jsonl", result["audit_head"])
+    seconds = {"median_seconds": round(statistics.median(back), 1), "most_seconds": round(max(back), 1)}
+    note("SIGKILL of the coordinator", kills=KILLS, rounds=rounds, finished_rounds_lost=0, **seconds)
 
 
-def test_twenty_kills_of_a_site(found: Callable[..., Hosts]) -> None:
-    hosts = found(federation__rounds=60, algorithm__name="feded", algorithm__download="predictions")
+def test_kills_of_a_site_at_random_moments_change_no_bit(found: Callable[..., Hosts]) -> None:
+    rounds = 3 * KILLS
+    hosts = found(federation__rounds=rounds, algorithm__name="feded", algorithm__download="predictions")
     rng, back = random.Random(3), list[float]()
     for site in SITES:
         hosts.join(site)
@@ -91,9 +97,12 @@ def test_twenty_kills_of_a_site(found: Callable[..., Hosts]) -> None:
         assert not coordinator.ended(0), "more rounds are needed for so many kills"
     result = hosts.finish(coordinator).json()
     print(summary("site: from its restart to the end of the next whole round", back))
-    assert result["rounds"] == 60
+    assert result["rounds"] == rounds
+    assert [line["round"] for line in metrics(hosts)] == list(range(1, rounds + 1))
     assert not any(line["lost"] for line in metrics(hosts))
     assert hosts.models() == hosts.reference_models()
+    seconds = {"median_seconds": round(statistics.median(back), 1), "most_seconds": round(max(back), 1)}
+    note("SIGKILL of a site", kills=KILLS, rounds=rounds, finished_rounds_lost=0, **seconds)
 
 
 def test_a_site_that_stays_away_is_named_and_rejoins_with_its_state(found: Callable[..., Hosts]) -> None:

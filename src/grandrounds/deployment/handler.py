@@ -39,7 +39,7 @@ from grandrounds.errors import GrandRoundsError, foreign
 from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.exchange import Answer, Ask
-from grandrounds.federation.files import write_whole
+from grandrounds.federation.files import DiskError, disk_error, write_whole
 from grandrounds.federation.payloads import PayloadError
 from grandrounds.federation.policy import RefusalError
 from grandrounds.federation.private import MissingVersionError
@@ -89,6 +89,10 @@ class MessageHandler:
             name = request.id
             try:
                 message, sent = self._reply(request, payloads)
+            except OSError as error:
+                raise disk_error(error, Path(error.filename or self._state)) from error
+            except DiskError:  # an answer that we can't keep must not leave, and no later one could be kept
+                raise
             except Exception as error:  # whatever it is, the coordinator hears of its kind alone: text may be in it
                 self._say(f"a message could not be answered: {type(error).__name__}: {error}")
                 self._audit.write(event="failed", error=type(error).__name__)
@@ -208,7 +212,9 @@ class MessageHandler:
     def _take_secret(self, given: Secret) -> None:
         """Only from a site that we know: whoever has our public key, as the coordinator has, could seal us another."""
         peers = self._known_peers(given.keys)
-        box, signature = base64.b64decode(given.sealed.box), base64.b64decode(given.sealed.signature)
+        box, signature = _decoded(given.sealed.box), _decoded(given.sealed.signature)
+        if given.sender not in peers:
+            raise GrandRoundsError("a sealed secret comes from a site whose key did not come with it")
         if not signed_by(signature, _addressed(box, self._registration.site), peers[given.sender]):
             raise GrandRoundsError("a sealed secret is not signed by the site that it is said to come from")
         secret = unseal(box, self._key, PURPOSE)
@@ -253,3 +259,10 @@ def _addressed(box: bytes, site: str) -> bytes:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text)
+    except ValueError as error:
+        raise GrandRoundsError("a sealed secret can't be read: it is cut short or not ours") from error

@@ -109,7 +109,11 @@ def public_text(key: PublicKey) -> str:
 
 
 def public_of(text: str) -> PublicKey:
-    return _public(text.encode())
+    """Of a message: whoever sent it may have written anything."""
+    try:
+        return _public(text.encode())
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise GrandRoundsError("what came as a site's public key is none") from error
 
 
 def fingerprint(key: PublicKey) -> str:

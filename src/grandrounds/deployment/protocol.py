@@ -22,6 +22,8 @@ from grandrounds.federation.payloads import Packed, PayloadError
 
 MOST_BYTES = 1 << 24
 """Of a message without its payloads."""
+MOST_ID = 100
+"""Letters of a request's id."""
 
 
 class _Model(BaseModel):
@@ -193,8 +195,10 @@ def decode(kind: type[M], data: bytes) -> M:
 
 
 def id_of(data: bytes) -> str:
-    """The id of a request that can't be read, so that the refusal finds its way back."""
+    """The id of a request that can't be read, so that the refusal finds its way back; empty where it is no id of ours:
+    half a surrogate pair, say, would make our response one that can't be read."""
     try:
-        return str(json.loads(data[:MOST_BYTES])["id"])
+        name = json.loads(data[:MOST_BYTES])["id"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
+    return name if isinstance(name, str) and len(name) <= MOST_ID and name.isprintable() else ""

@@ -22,6 +22,10 @@ class DamagedError(GrandRoundsError):
     """A saved state that is cut short or altered."""
 
 
+class DiskError(GrandRoundsError):
+    """A disk that is full, read-only or broken: nothing that follows could be kept."""
+
+
 def write_folder(folder: Path, flat: Mapping[str, Flat], record: Mapping[str, Any]) -> None:
     """Save states and a JSON record as one folder that appears at once, or not at all."""
     part = folder.with_name(f".{folder.name}.part")
@@ -89,10 +93,13 @@ def sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def disk_error(error: OSError, path: Path) -> GrandRoundsError:
+def disk_error(error: OSError, path: Path) -> DiskError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return GrandRoundsError(
+        return DiskError(
             f"the disk is full: '{path.name}' could not be written; what was saved before is intact, so free some "
-            "space and go on with --resume"
+            "space and go on (a run with --resume, a site by joining again)"
         )
-    return GrandRoundsError(f"'{path.name}' could not be written: {error.strerror}")
+    return DiskError(
+        f"'{path.name}' could not be written: {error.strerror}; what was saved before is intact, so mend that and go "
+        "on (a run with --resume, a site by joining again)"
+    )

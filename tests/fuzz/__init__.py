@@ -1,0 +1,1 @@
+"""Fuzzing of whatever a stranger may send, guided by coverage: `make fuzz`."""
