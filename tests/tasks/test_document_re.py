@@ -243,7 +243,7 @@ def test_without_an_attribute_types_are_not_scored_apart_and_a_slash_parts_nothi
     logits = np.ones((4, 1), dtype=np.float32)
     assert "f1_types" not in task.score(task.counts(logits, task.features([example], bert), np.array([0])))
     assert {r.type for r in task.annotate(source, [example], logits, 0.5).relations} == {"is/a"}
-    with pytest.raises(DataError, match="rename it with data.map_labels"):
+    with pytest.raises(DataError, match=r"rename it with data\.map_labels"):
         task_of(source, attribute="novelty")
 
 
