@@ -36,6 +36,19 @@ def test_check_lists_every_problem_and_exits_with_one_unless_lenient(tmp_path: P
     assert run("data", "stats", file, "--format", "pubtator", "--lenient", "--json").json()["mentions"] == 1
 
 
+def test_check_says_what_a_cure_would_change(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    rows = ["1|t|Aspirin, pain, ASA", "1\t0\t7\tAspirin\tDrug\tD1", "1\t9\t13\tpain\tProblem\tP1"]
+    rows += ["1\t15\t18\tASA\tDrug\tD2", "1\tCID\tD1|D2\tP1", "1\tCID\tD9\tP1"]
+    file.write_text("\n".join(rows) + "\n")
+    wanted = ("data", "check", file, "--format", "pubtator")
+    told = run(*wanted).good().stdout.splitlines()
+    assert told[-1] == "with --option joined=same: 2 entities instead of 3, 1 relations instead of 0"
+    changes = {"entities": 2, "relations": 1}
+    assert run(*wanted, "--json").json()["cures"] == [{"options": {"joined": "same"}, "changes": changes}]
+    assert run(*wanted, "--option", "joined=same", "--json").json()["cures"] == []
+
+
 def test_structural_entropy_takes_the_task_that_it_needs() -> None:
     wanted = ("data", "partition", "--format", "synthetic-documents", "--scheme", "structural_entropy", "--sites", "3")
     assert run(*wanted, "--json").json() == run(*wanted, "--task", "document_re", "--json").json()

@@ -209,6 +209,44 @@ def test_facts_of_the_training_data_are_known_by_name(bert: Encoder) -> None:
     assert score["ign_f1"] == pytest.approx(2 * 0.5 / 1.5)
 
 
+def new(type: str, head: str, tail: str, novelty: str = "") -> Relation:
+    return Relation(type, head, tail, attributes={"novelty": novelty} if novelty else {})
+
+
+def test_an_attribute_of_relations_is_part_of_the_answer_and_types_are_scored_beside_it(bert: Encoder) -> None:
+    stated = (new("eases", "aspirin", "pain", "Novel"), new("eases", "insulin", "fever", "No"))
+    source = replace(document(), relations=(*stated, new("causes", "insulin", "pain")))
+    task = task_of(source, attribute="novelty")
+    assert task.relations == ("causes", "eases/No", "eases/Novel")
+    examples, _ = task.examples([source])
+    (example,) = task.mark_known(examples, [source])
+    assert [sorted(held) for held in example.gold] == [[2], [], [0], [1]] == [sorted(held) for held in example.seen]
+    logits = np.full((4, 3), -1.0, dtype=np.float32)
+    logits[0, 1] = logits[3, 1] = logits[1, 0] = 1  # aspirin eases pain, which is not new; the second is right
+    score = task.score(task.counts(logits, task.features([example], bert), np.array([0])))
+    # With novelty 1 right, 2 wrong, 2 missed; by type 2 right, 1 wrong, 1 missed.
+    assert score["f1"] == pytest.approx(2 / 6)
+    assert score["f1_types"] == pytest.approx(4 / 6)
+    said = task.annotate(source, [example], 1 / (1 + np.exp(-logits)), 0.5).relations
+    assert [(r.type, r.head, r.attributes.get("novelty")) for r in said] == [
+        ("eases", "aspirin", "No"),
+        ("causes", "aspirin", None),
+        ("eases", "insulin", "No"),
+    ]
+    assert DocumentRE.restore(json.loads(json.dumps(task.schema()))).examples([source]) == task.examples([source])
+
+
+def test_without_an_attribute_types_are_not_scored_apart_and_a_slash_parts_nothing(bert: Encoder) -> None:
+    source = replace(document(), relations=(new("is/a", "aspirin", "pain", "Novel"),))
+    task = task_of(source)
+    (example,), _ = task.examples([source])
+    logits = np.ones((4, 1), dtype=np.float32)
+    assert "f1_types" not in task.score(task.counts(logits, task.features([example], bert), np.array([0])))
+    assert {r.type for r in task.annotate(source, [example], logits, 0.5).relations} == {"is/a"}
+    with pytest.raises(DataError, match=r"rename it with data\.map_labels"):
+        task_of(source, attribute="novelty")
+
+
 def test_a_run_scores_the_same_after_loading_and_extracts_by_its_threshold(
     tiny_config: TinyConfig, tmp_path: Path
 ) -> None:

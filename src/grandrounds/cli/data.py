@@ -13,7 +13,7 @@ from grandrounds.cli.console import out, show_json, show_warnings, waiting
 from grandrounds.cli.options import FORMAT_HELP, ImportOption, JsonOption, ReaderOptions, reader_options
 from grandrounds.data.corpora import GENERATED, Source, read_source
 from grandrounds.data.documents import Document
-from grandrounds.data.formats import Corpus, count_repeated, each, nothing_found, write
+from grandrounds.data.formats import FORMATS, Corpus, count_repeated, each, nothing_found, write
 from grandrounds.data.formats.source import Lenient, cure, kind
 from grandrounds.data.partition import SCHEMES, UNITS, SiteRow
 from grandrounds.data.partition import partition as partition_units
@@ -86,18 +86,39 @@ def check(
     count_repeated(documents, found)
     if not documents and not found.problems:
         raise nothing_found(format, source.paths, found)
-    facts = _facts(documents)
-    brief = {name: facts[name] for name in ("documents", "sentences", "mentions", "entities", "relations")}
+    brief = _brief(documents)
+    cures = [] if format in GENERATED else _cures(source, found, brief)
     if as_json:
         listed = [{"file": str(e.path), "line": e.line, "problem": e.problem} for e in found.problems[:show]]
-        show_json({**brief, "warnings": found.warnings, "problems": listed, "left_out": dict(found.kinds)})
+        left_out = {"problems": listed, "left_out": dict(found.kinds), "cures": cures}
+        show_json({**brief, "warnings": found.warnings, **left_out})
     else:
         _show_problems(found, show)
         counts = ", ".join(f"{count} {name}" for name, count in brief.items())
         out.print(f"{'without them' if found.kinds else 'good'}: {counts}", soft_wrap=True)
         show_warnings(found.warnings)
+        for tried in cures:
+            options = " ".join(f"--option {name}={value}" for name, value in tried["options"].items())
+            changes = ", ".join(f"{now} {name} instead of {brief[name]}" for name, now in tried["changes"].items())
+            out.print(f"with {options}: {changes or 'the same counts'}", soft_wrap=True, markup=False)
     if found.kinds and not lenient:
         raise typer.Exit(1)
+
+
+def _brief(documents: tuple[Document, ...]) -> dict[str, int]:
+    facts = _facts(documents)
+    return {name: facts[name] for name in ("documents", "sentences", "mentions", "entities", "relations")}
+
+
+def _cures(source: Source, found: Lenient, brief: dict[str, int]) -> list[dict[str, Any]]:
+    """The options that may read what was left out, each with the counts that it changes."""
+    tried = []
+    for warning, options in FORMATS[source.format].cures.items():
+        if warning in found and not options.items() <= source.options.items():
+            documents = tuple(each(source.format, source.paths, Lenient(), **{**source.options, **options}))
+            changes = {name: now for name, now in _brief(documents).items() if now != brief[name]}
+            tried.append({"options": dict(options), "changes": changes})
+    return tried
 
 
 def _show_problems(found: Lenient, show: int) -> None:

@@ -10,6 +10,7 @@ from grandrounds.reports.wording import score as figure
 
 CLASSES_SHOWN = 20
 FURTHER = {
+    "f1_types": "types, without task.attribute",
     "f1_within": "pairs within a sentence",
     "f1_across": "pairs across sentences",
     "ign_f1": "without facts of training (Ign-F1)",

@@ -73,12 +73,29 @@ def pair_counts(
     return counts
 
 
+def type_counts(
+    gold: NDArray[np.bool_], predicted: NDArray[np.bool_], types: Sequence[str], outside: NDArray[np.int64]
+) -> dict[str, float]:
+    """tp, fp and fn where answers count as the same if they are of one type; `types` has that of each column."""
+    right = wrong = missed = 0.0
+    for type in dict.fromkeys(types):
+        columns = [i for i, other in enumerate(types) if other == type]
+        there, said = gold[:, columns].any(axis=1), predicted[:, columns].any(axis=1)
+        right += float((there & said).sum())
+        wrong += float((said & ~there).sum())
+        missed += float((there & ~said).sum())
+    return {"tp types": right, "fp types": wrong, "fn types": missed + float(outside.sum())}
+
+
 def pair_score(counts: Counts, relations: Sequence[str]) -> dict[str, Any]:
     """As `relation_score`, with F1 within and across sentences and, where what was seen in training is known, DocRED's
-    Ign-F1, whose precision leaves out facts of the training data."""
+    Ign-F1, whose precision leaves out facts of the training data. Where labels are types with an attribute, also F1
+    of the types."""
     score = relation_score(counts, ("", *relations))
     for place in ("within", "across"):
         score[f"f1_{place}"] = precision_recall_f1(*(counts[f"{part} {place}"] for part in ("tp", "fp", "fn")))["f1"]
+    if "tp types" in counts:
+        score["f1_types"] = precision_recall_f1(*(counts[f"{part} types"] for part in ("tp", "fp", "fn")))["f1"]
     if "tp seen" in counts:
         score["ign_f1"] = ignoring_f1(counts, relations)
     return score

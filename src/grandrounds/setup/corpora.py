@@ -19,18 +19,20 @@ class Corpora:
         self.warnings: Counter[str] = Counter()
         self.documents: Sequence[Document] = ()
         self.parts: dict[str, range] = {}
+        self._kinds: dict[str, str] = {}
 
     def add(self, part: str, source: Source, kind: str | None = None) -> None:
         """Read a part; `kind` says what it is (train, test ...) where its name does not."""
         documents = read_source(source, kind or part, self.warnings)
         if part == UNLABELLED:
             check_apart(documents, self.documents)
+        self._kinds[part] = kind or part
         self.parts[part] = range(len(self.documents), len(self.documents) + len(documents))
         self.documents = (*self.documents, *documents)
 
     def labelled(self) -> list[Document]:
-        """What a label set is read from: all but a corpus to test on and unlabelled text."""
-        parts = (members for part, members in self.parts.items() if part not in ("test", UNLABELLED))
+        """What a label set is read from: all but what is tested on, also at a site, and unlabelled text."""
+        parts = (members for part, members in self.parts.items() if self._kinds[part] not in ("test", UNLABELLED))
         return [self.documents[i] for members in parts for i in members]
 
 

@@ -3,7 +3,8 @@ entities that a relation may join is a question with any number of answers.
 
 Every mention is marked by "*" on both sides. Relations are decided by a threshold that is chosen on validation data,
 or with `threshold = "adaptive"` by one that the network gives for each pair (ATLOP, Zhou et al., AAAI 2021). The
-evidence of a relation is the sentences that carry the most of its pair's localized context.
+evidence of a relation is the sentences that carry the most of its pair's localized context. With `attribute` a value of
+each relation is part of the answer, as BioRED's novelty is.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from torch.nn import functional as F
 from grandrounds.data.documents import Document, Relation, owned
 from grandrounds.data.formats import documents_json
 from grandrounds.data.pairs import Convention, Pair, candidate_pairs, convention, related_types, stated_types
+from grandrounds.data.qualified import qualified, unqualified
 from grandrounds.errors import ConfigError, DataError
-from grandrounds.metrics.relation_f1 import best_threshold, pair_counts, pair_score
+from grandrounds.metrics.relation_f1 import best_threshold, pair_counts, pair_score, type_counts
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.localized_context import LocalizedContext, in_parts, localized_attention
 from grandrounds.tasks.abilities import Calibrated, KnowsFacts, Localized
@@ -53,6 +55,9 @@ class DocumentREOptions(BaseModel):
     """Word pieces that the encoder reads at once, at most as many as it can; longer documents take several windows."""
     labels: list[str] | None = None
     """Relation types; by default those of the corpora."""
+    attribute: str | None = None
+    """An attribute of relations that is part of the answer, as BioRED's `novelty`: Association becomes two labels,
+    Association/Novel and Association/No. `f1_types` is the F1 without it."""
     pairs: list[tuple[str, str]] | Literal["related", "cdr", "gda", "chr", "chemdisgene", "docred", "biored"] = (
         "related"
     )
@@ -97,7 +102,7 @@ class DocumentRE(ExtractionTask, Localized, Calibrated, KnowsFacts):
 
     @classmethod
     def of(cls, options: DocumentREOptions, documents: Iterable[Document]) -> Self:
-        documents = list(documents)
+        documents = [qualified(document, options.attribute) for document in documents]
         found = sorted({relation.type for document in documents for relation in document.relations})
         relations = found if options.labels is None else options.labels
         check_relations(relations, cls.name)
@@ -128,7 +133,7 @@ class DocumentRE(ExtractionTask, Localized, Calibrated, KnowsFacts):
         examples: list[DocumentExample] = []
         warnings: dict[str, int] = {}
         for index, document in enumerate(documents):
-            document = owned(document)
+            document = qualified(owned(document), self.options.attribute)
             types, ordered = self.asked.types, self.asked.ordered
             pairs = candidate_pairs(document, types, ordered=ordered)
             gold = stated_types(document, pairs, ordered=ordered)
@@ -169,7 +174,7 @@ class DocumentRE(ExtractionTask, Localized, Calibrated, KnowsFacts):
         """A fact of the training data is a relation between two names (DocRED's Ign-F1)."""
         facts: dict[Pair, set[int]] = {}
         for document in training:
-            for relation in document.relations:
+            for relation in qualified(document, self.options.attribute).relations:
                 if relation.type not in self._ids:
                     continue
                 for names in _names(document, (relation.head, relation.tail)):
@@ -264,10 +269,11 @@ class DocumentRE(ExtractionTask, Localized, Calibrated, KnowsFacts):
         cast("LocalizedContext", model).threshold.zero_()
 
     def counts(self, outputs: NDArray[np.float32], features: DocumentFeatures, rows: NDArray[np.int64]) -> Counts:
-        held = features.outside(rows)
-        return pair_counts(
-            features.gold(rows), outputs > 0, self.relations, features.within(rows), features.seen(rows), held
-        )
+        gold, held, outside = features.gold(rows), outputs > 0, features.outside(rows)
+        counts = pair_counts(gold, held, self.relations, features.within(rows), features.seen(rows), outside)
+        if self.options.attribute is not None:
+            counts |= type_counts(gold, held, [unqualified(relation)[0] for relation in self.relations], outside)
+        return counts
 
     def score(self, counts: Counts) -> dict[str, Any]:
         return pair_score(counts, self.relations)
@@ -286,11 +292,17 @@ class DocumentRE(ExtractionTask, Localized, Calibrated, KnowsFacts):
         for p, (pair, row) in enumerate(zip(example.pairs, probabilities, strict=True)):
             sentences = () if context is None else evidence(context[p])
             why = {"evidence": " ".join(map(str, sentences))} if sentences else {}
-            found += [
-                Relation(self.relations[r], *pair, attributes={"score": f"{row[r]:.4f}", **why})
-                for r in np.flatnonzero((row > 0.5) & (row >= threshold)).tolist()
-            ]
+            for r in np.flatnonzero((row > 0.5) & (row >= threshold)).tolist():
+                type, said = self._stated(self.relations[r])
+                found.append(Relation(type, *pair, attributes={**said, "score": f"{row[r]:.4f}", **why}))
         return replace(example.source, relations=tuple(found))
+
+    def _stated(self, label: str) -> tuple[str, dict[str, str]]:
+        """A label as a relation has it: its type, and the attribute if it has one."""
+        if self.options.attribute is None:
+            return label, {}
+        type, value = unqualified(label)
+        return type, {self.options.attribute: value} if value else {}
 
     def find(
         self,

@@ -218,4 +218,5 @@ FORMAT = Format(
     read,
     write,
     suffixes=(".txt", ".pubtator"),
+    cures={BY_SYNONYM: {"joined": "same"}},
 )

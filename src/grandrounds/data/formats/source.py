@@ -13,7 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -107,6 +107,8 @@ class Format:
     """Which files of a folder are taken, where the source is a file."""
     join: Callable[[Iterable[Document], Warnings], Iterable[Document]] | None = None
     """Makes one of the documents that several files give of the same text, where a format is so."""
+    cures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Options that may read what a warning counts; `data check` tries them and says what they would change."""
 
 
 def load(path: Path) -> str:
