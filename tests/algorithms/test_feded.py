@@ -396,7 +396,7 @@ def test_what_needs_probabilities_is_refused_where_labels_are_sent(options: dict
         FedED(upload="labels", **options)
 
 
-@pytest.mark.parametrize("wrong", [{"temperature": 0}, {"weight": 2}, {"trim": 0.5}, {"average": "votes"}])
+@pytest.mark.parametrize("wrong", [{"temperature": 0}, {"weight": 2}, {"average": "votes"}])
 def test_options_out_of_range_are_refused(wrong: dict[str, Any], tiny_config: TinyConfig) -> None:
     with pytest.raises(ConfigError, match=f"algorithm.{next(iter(wrong))}"):
         make_config(tiny_config(algorithm={"name": "feded", **wrong}))
