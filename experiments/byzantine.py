@@ -60,7 +60,7 @@ def config(run: Run) -> dict[str, Any]:
         "data": {"format": "synthetic", "public": 0.1, "options": {"hospitals": 6, "notes": NOTES}},
         "partition": {"scheme": run.scheme, "sites": SITES, **PARTITION[run.scheme]},
         "sites": {site: {"attack": run.attack} for site in HOSTILE[: run.hostile]},
-        "model": {"encoder": "tiny", "warm_up": 6},
+        "model": {"encoder": "tiny", "warm_up": 6, "attention_dropout": 0.0},
         "training": {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3},
         "federation": {
             "rounds": ROUNDS,
