@@ -19,7 +19,6 @@ from grandrounds.algorithms import feded
 from grandrounds.algorithms.feded import (
     FedED,
     answers,
-    average_robust,
     class_say,
     counted_vote,
     distillation,
@@ -33,6 +32,7 @@ from grandrounds.errors import ConfigError
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import Server
 from grandrounds.federation.payloads import Expected, Packed, Parameters, PredictedLabels, Predictions
+from grandrounds.federation.robust import trimmed_mean
 from grandrounds.simulation.prepare import Simulation, prepare
 from grandrounds.tasks.task import NO_CLASS
 from tests.conftest import TinyConfig
@@ -108,20 +108,11 @@ def test_forged_counts_gain_no_more_than_one_say() -> None:
     assert prior(torch.tensor([2**62, 2**62])).tolist() == pytest.approx([0.5, 0.5])
 
 
-def test_a_trimmed_mean_leaves_out_one_of_five_at_each_end_and_the_median_all_but_one() -> None:
-    ordered = np.sort(PROBABILITIES, axis=0)
-    votes = [tensor(p) for p in PROBABILITIES]
-    np.testing.assert_allclose(average_robust(votes, 0.2).numpy(), ordered[1:4].mean(axis=0), atol=1e-12)
-    np.testing.assert_allclose(average_robust(votes, 0.5).numpy(), np.median(PROBABILITIES, axis=0), atol=1e-12)
-    np.testing.assert_allclose(average_robust(votes[:4], 0.5).numpy(), np.median(PROBABILITIES[:4], axis=0), atol=1e-12)
-    np.testing.assert_allclose(average_robust(votes[:2], 0.2).numpy(), PROBABILITIES[:2].mean(axis=0), atol=1e-12)
-
-
 @pytest.mark.parametrize("trim", [0.2, 0.5])
 def test_a_robust_average_does_not_follow_one_liar_however_loud(trim: float) -> None:
     honest = tensor([[0.9, 0.1], [0.2, 0.8]])
     sites = [honest, honest * 0.98 + 0.01, honest, honest * 0.96 + 0.02, honest.roll(1, dims=1)]
-    found = on_simplex(average_robust(sites, trim), "probabilities")
+    found = on_simplex(trimmed_mean(torch.stack(sites), trim), "probabilities")
     assert (found - honest).abs().max() < 0.02
     assert (mean_vote((p, torch.ones(1)) for p in sites) - honest).abs().max() > 0.1
 
@@ -135,7 +126,7 @@ def test_averages_are_put_back_on_the_simplex() -> None:
 @pytest.mark.parametrize("trim", [0.2, 0.5])
 def test_where_sites_are_sure_of_different_classes_nothing_is_known(trim: float) -> None:
     certain = [tensor(np.eye(5)[i : i + 1]) for i in range(5)]
-    found = on_simplex(average_robust(certain, trim), "probabilities")
+    found = on_simplex(trimmed_mean(torch.stack(certain), trim), "probabilities")
     np.testing.assert_allclose(found.numpy(), np.full((1, 5), 0.2), atol=1e-12)
 
 
@@ -207,7 +198,7 @@ def test_labels_are_averaged_to_shares_of_the_votes_and_softened() -> None:
 def test_the_median_of_votes_is_the_absolute_majority_or_nothing() -> None:
     said = [[0, 2], [0, 1], [0, 0]]
     votes = [PredictedLabels(torch.tensor(row), 3, "d").votes() for row in said]
-    found = on_simplex(average_robust(votes, 0.5), "probabilities")
+    found = on_simplex(trimmed_mean(torch.stack(votes), 0.5), "probabilities")
     np.testing.assert_allclose(found.numpy(), [[1, 0, 0], [1 / 3, 1 / 3, 1 / 3]], atol=1e-7)
 
 
@@ -324,14 +315,18 @@ def changed(one: Path, other: Path) -> float:
         {"weight": 0.2},
         {"tempered_student": False},
         {"hard_labels": False},
-        {"average_robust": "median"},
-        {"average_robust": "trimmed", "trim": 0.4},
         {"average": "probabilities", "upload": "labels"},
     ],
     ids=lambda options: " ".join(map(str, options.values())),
 )
 def test_every_option_makes_a_difference(options: dict[str, Any], run: Callable[..., Path]) -> None:
     assert changed(run(), run(options)) > 1e-5
+
+
+@pytest.mark.parametrize("aggregate", ["median", "trimmed", "krum"])
+def test_every_robust_rule_makes_a_difference(aggregate: str, run: Callable[..., Path]) -> None:
+    overrides = {"federation.aggregate": aggregate, "federation.byzantine": 0.4, "federation.krum_keep": 1}
+    assert changed(run(), run(**overrides)) > 1e-5
 
 
 def test_votes_by_class_make_a_difference(
@@ -389,11 +384,6 @@ def test_without_a_public_set_it_is_refused_at_once(options: dict[str, Any], tin
         make_config(tiny_config(**options, **{"data.public": 0}))
 
 
-def test_a_robust_average_with_unequal_votes_is_refused() -> None:
-    with pytest.raises(ConfigError, match="counts every site alike"):
-        FedED(vote="counts", average_robust="median")
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -406,7 +396,7 @@ def test_what_needs_probabilities_is_refused_where_labels_are_sent(options: dict
         FedED(upload="labels", **options)
 
 
-@pytest.mark.parametrize("wrong", [{"temperature": 0}, {"weight": 2}, {"trim": 0.5}, {"average": "votes"}])
+@pytest.mark.parametrize("wrong", [{"temperature": 0}, {"weight": 2}, {"average": "votes"}])
 def test_options_out_of_range_are_refused(wrong: dict[str, Any], tiny_config: TinyConfig) -> None:
     with pytest.raises(ConfigError, match=f"algorithm.{next(iter(wrong))}"):
         make_config(tiny_config(algorithm={"name": "feded", **wrong}))

@@ -10,11 +10,27 @@ import torch
 
 import grandrounds
 from grandrounds.config.schema import SiteSection, make_config
+from grandrounds.data.documents import Document
 from grandrounds.errors import ConfigError
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.payloads import Gradients, Parameters, PredictedLabels, Predictions
 from grandrounds.federation.rows import Rows
-from grandrounds.simulation.attackers import ATTACKS, FACTOR, flip, forged, mislead, scale, substitute, unbounded
+from grandrounds.simulation.attackers import (
+    ATTACKS,
+    FACTOR,
+    MISLABEL,
+    attack_of,
+    flip,
+    forged,
+    mislabelled,
+    mislead,
+    noise,
+    reverse,
+    scale,
+    substitute,
+    unbounded,
+)
+from grandrounds.tasks.sentence_re import SentenceRE
 from tests.conftest import TinyConfig
 from tests.simulation.crashes import weights
 
@@ -27,7 +43,9 @@ def sent(attack: Any, payload: Any) -> Any:
 
 
 def test_every_attack_that_a_config_may_name_is_there() -> None:
-    assert {*get_args(SiteSection.model_fields["attack"].annotation)} == {"none", *ATTACKS}
+    named = {*get_args(SiteSection.model_fields["attack"].annotation)}
+    assert named == {"none", *ATTACKS, "reverse", MISLABEL}
+    assert [name for name in named if attack_of(name) is None] == [n for n in named if n in ("none", MISLABEL)]
 
 
 def test_misleading_predictions_say_another_class() -> None:
@@ -47,6 +65,30 @@ def test_weights_are_scaled_flipped_or_replaced_and_counters_are_not() -> None:
     assert not torch.equal(drawn["w"], WEIGHTS["w"])
     assert torch.equal(drawn["w"], sent(substitute, Parameters(WEIGHTS))["w"])
     assert all(sent(attack, Parameters(WEIGHTS))["steps"].tolist() == [3] for attack in (scale, flip, substitute))
+
+
+def test_noise_is_added_to_weights() -> None:
+    drawn = sent(substitute, Parameters(WEIGHTS))["w"]
+    assert torch.equal(sent(noise, Parameters(WEIGHTS))["w"], WEIGHTS["w"] + drawn)
+
+
+def test_a_reversed_update_is_as_long_as_the_true_one() -> None:
+    received = Parameters({"w": torch.tensor([0.5, 1.0])})
+    reversed_ = reverse(Parameters(WEIGHTS), [7, received])
+    assert isinstance(reversed_, Parameters)
+    assert reversed_.values["w"].tolist() == [0.0, 4.0]  # 0.5 - 0.5, 1 + 3
+    gradients = reverse(Gradients({"w": torch.tensor([1.0])}), [received])
+    assert isinstance(gradients, Gradients)
+    assert gradients.values["w"].tolist() == [-1.0]
+
+
+def test_wrong_labels_are_the_next_type_of_what_a_task_finds(task: SentenceRE, documents: list[Document]) -> None:
+    before = [r.type for document in documents for r in document.relations]
+    types = sorted({*before})
+    after = [r.type for document in mislabelled(task, documents) for r in document.relations]
+    assert len(types) > 1
+    assert after == [types[(types.index(one) + 1) % len(types)] for one in before]
+    assert [d.mentions for d in mislabelled(task, documents)] == [d.mentions for d in documents]
 
 
 def test_rows_of_gradients_are_scaled_too() -> None:
@@ -69,7 +111,7 @@ def test_a_forged_registration_says_more_of_everything() -> None:
     }
 
 
-@pytest.mark.parametrize("attack", ["scale", "flip", "substitute"])
+@pytest.mark.parametrize("attack", ["scale", "flip", "substitute", "noise", "reverse", "mislabel"])
 def test_an_attack_in_a_config_changes_the_model(tiny_config: TinyConfig, tmp_path: Path, attack: str) -> None:
     content = tiny_config(**{"federation.rounds": 1})
     grandrounds.run(content, out=tmp_path / "honest")

@@ -2,12 +2,13 @@
 server's public set, and the server distils the ensemble's average into its own model. Rows without a label
 (data.unlabelled) have no part in the cross-entropy.
 
-Eq. 3  Site.train        Eq. 4  soften        Eq. 5  mean_vote, counted_vote, average_robust        Eq. 6  distillation
+Eq. 3  Site.train        Eq. 4  soften        Eq. 5  mean, counted_vote        Eq. 6  distillation
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -27,6 +28,7 @@ from grandrounds import (
     Site,
     TensorState,
     algorithm,
+    mean,
     on_site,
 )
 from grandrounds.errors import ConfigError
@@ -66,14 +68,8 @@ class FedED(Algorithm):
     vote: Literal["equal", "counts"] = "equal"
     """A site's weight: equal (or as federation.weight_by says), or by class, from how many examples of it the site has
     seen, with its bias towards common classes removed."""
-    average_robust: Literal["off", "median", "trimmed"] = "off"
-    """A median or trimmed mean over sites for each sentence and class, so that a few sites can't mislead the rest."""
-    trim: Annotated[float, Field(ge=0, lt=0.5)] = 0.2
-    """The share of sites that a trimmed mean leaves out at each end."""
 
     def __post_init__(self) -> None:
-        if self.average_robust != "off" and self.vote != "equal":
-            raise ConfigError("a robust average counts every site alike: leave algorithm.vote = 'equal' with it")
         if self.weight is not None and not self.hard_labels:
             raise ConfigError("algorithm.weight is the teacher's against the labels, and algorithm.hard_labels is off")
         if self.upload == "labels" and self.average != "probabilities":
@@ -99,11 +95,8 @@ class FedED(Algorithm):
         if self.vote == "counts":
             z = counted_vote((answers(r.payload, "log_probabilities"), _counts_of(r, seen)) for r in replies)
             z = z if self._form == "log_probabilities" else z.exp()
-        elif self.average_robust == "off":
-            z = mean_vote((answers(r.payload, self._form), torch.tensor([r.weight])) for r in replies)
         else:
-            share = self.trim if self.average_robust == "trimmed" else 0.5
-            z = average_robust([answers(r.payload, self._form).clone() for r in replies], share)
+            z = mean(answered(reply, self._form) for reply in replies).values
         last["z"] = on_simplex(z, self._form)
         server.train("public", loss=self._loss(last["z"], self.hard_labels))
 
@@ -166,26 +159,23 @@ def answers(payload: Predictions | PredictedLabels, form: Form) -> Tensor:
     return payload.votes() if isinstance(payload, PredictedLabels) else payload.to(form).values
 
 
+def answered(reply: Reply[Any], form: Form) -> Reply[Predictions]:
+    """The reply with its answers as numbers that have a mean."""
+    return replace(reply, payload=Predictions(answers(reply.payload, form), form, reply.payload.public))
+
+
 def soften(z: Tensor, temperature: float) -> Tensor:
     """Eq. 4, read literally: a softmax of what was averaged, be it probabilities or logits."""
     return (z / temperature).softmax(dim=1)
 
 
 def mean_vote(votes: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    """Eq. 5 with a say: sum_j s_j z_j / sum_j s_j; s_j is a number, one a class or one a sentence. Where nobody has
-    a say, all have the same."""
+    """Eq. 5 with a say by class: sum_j s_j z_j / sum_j s_j. Where nobody has a say, all have the same."""
     total, says, plain = (torch.zeros(()) for _ in range(3))
     number = 0
     for z, say in votes:
         total, says, plain, number = total + say * z, says + say.expand_as(z), plain + z, number + 1
     return torch.where(says > 0, total / says.clamp(min=1e-12), plain / number)
-
-
-def average_robust(votes: Sequence[Tensor], trim: float) -> Tensor:
-    """Eq. 5 without the extremes: of each entry's values the share `trim` is left out at both ends; 0.5: the median."""
-    ordered = torch.stack(list(votes)).sort(dim=0).values
-    left_out = min(int(trim * len(ordered) + 1e-9), (len(ordered) - 1) // 2)
-    return ordered[left_out : len(ordered) - left_out].mean(dim=0)
 
 
 def on_simplex(z: Tensor, form: Form) -> Tensor:

@@ -29,6 +29,7 @@ from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.contract import Algorithm, make_algorithm
 from grandrounds.federation.learner import LearnerSpec
 from grandrounds.federation.payloads import Compression
+from grandrounds.federation.robust import Aggregate, Rule
 from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
@@ -191,6 +192,24 @@ class Rounds(Section):
     largest_share: float = Field(0.5, gt=0, le=1)
     """The most that one site may weigh in a mean over three or more sites. A larger share is clipped, and a message
     says so; 1 clips nothing."""
+    aggregate: Aggregate = "mean"
+    """What becomes of the sites' replies: their weighted mean, or a rule that a few wrong or hostile sites can't lead
+    away. "norm_bound": the weighted mean of updates that are cut to a largest norm; "median" and "trimmed": for each
+    number the median, or the mean without the extremes; "krum": Multi-Krum, the mean of the replies nearest to their
+    neighbours. The last three count every site alike."""
+    byzantine: float = Field(0.2, ge=0, lt=0.5)
+    """The share of replies that is assumed to be wrong: "trimmed" leaves it out at each end, "krum" altogether."""
+    krum_keep: int | None = Field(None, ge=1)
+    """How many replies "krum" averages; by default all but the share above. 1 is Krum."""
+    norm_bound: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """The largest norm of an update with "norm_bound"; by default the median of those that came, times the next key."""
+    norm_multiple: float = Field(1.0, gt=0, allow_inf_nan=False)
+    """Times the median norm."""
+    outlier: float = Field(10.0, gt=1, allow_inf_nan=False)
+    """With any rule but "mean", an update of more than so many times the median norm is logged as an outlier."""
+    leave_out_after: int = Field(3, ge=0)
+    """A site is asked no more once it was an outlier in so many rounds, and the log says so; 0: it is always asked.
+    Half of the sites at least are always asked."""
     compression: Compression = "fp32"
     """The compression of uploads; int8 is for predictions."""
     evaluate_every: int = Field(1, ge=1)
@@ -213,6 +232,16 @@ class Rounds(Section):
     """Between hosts: after the last round, send each site the selected model, unless sites have models of their own."""
     policy: str | None = None
     """A policy file for every simulated site."""
+
+    def rule(self) -> Rule:
+        return Rule(
+            aggregate=self.aggregate,
+            byzantine=self.byzantine,
+            krum_keep=self.krum_keep,
+            norm_bound=self.norm_bound,
+            norm_multiple=self.norm_multiple,
+            outlier=self.outlier,
+        )
 
 
 class SiteSection(Section):
@@ -240,8 +269,10 @@ class SiteSection(Section):
     """The site's own encoder, for algorithms that share no weights."""
     training: dict[str, Any] = Field(default_factory=dict)
     """Settings of [training] that differ here: another encoder may need another learning rate."""
-    attack: Literal["none", "mislead", "unbounded", "scale", "flip", "substitute"] = "none"
-    """Simulate an attacker: what it uploads is not what it computed."""
+    attack: Literal["none", "mislead", "unbounded", "scale", "flip", "substitute", "noise", "reverse", "mislabel"] = (
+        "none"
+    )
+    """Simulate an attacker: what it uploads is not what it computed, or, with "mislabel", it trains on wrong labels."""
 
     @property
     def generated(self) -> bool:
@@ -475,6 +506,11 @@ class Config(Section):
                 raise ConfigError(
                     f"sites.{name}.attack = '{site.attack}' is on predictions, and '{algorithm.name}' sends none; take "
                     "'scale', 'flip' or 'substitute', or algorithm.name = feded"
+                )
+            if site.attack == "mislabel" and self.own_labels:
+                raise ConfigError(
+                    f"sites.{name}.attack = 'mislabel' exchanges labels of one label set, and here each site has its "
+                    "own: leave it out"
                 )
 
     @property

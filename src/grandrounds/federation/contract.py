@@ -12,13 +12,14 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, TypeVar, TypeVarTuple
 
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.learner import Server, Site
-from grandrounds.federation.payloads import Compression, Payload
+from grandrounds.federation.payloads import Compression, Parameters, Payload
+from grandrounds.federation.robust import Aggregation
 from grandrounds.registry import ALGORITHMS
 from grandrounds.tasks.task import Counts
 
@@ -57,6 +58,10 @@ class Reply(Generic[R]):
     """A cursor: valid until the next reply."""
     weight: float
     """The site's weight in a mean, by federation.weight_by: a registered count, or 1."""
+    aggregation: Aggregation = field(default_factory=Aggregation)
+    """What `mean` makes of the replies, by federation.aggregate."""
+    sent: Parameters | None = None
+    """The weights that the site was last sent in this round; an update is the difference to them."""
 
 
 class Cohort:

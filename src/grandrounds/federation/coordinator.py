@@ -16,6 +16,7 @@ from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Algorithm, Cohort, Kinds, Registration, Reply, declared_kinds
 from grandrounds.federation.exchange import Answer, Ask, Transport, Work
 from grandrounds.federation.payloads import Expected, Packed, Parameters, Payload, PayloadError, PublicSet, unpack
+from grandrounds.federation.robust import Aggregation, Rule
 from grandrounds.federation.shares import weights
 
 
@@ -33,6 +34,10 @@ class Traffic:
     work: Work = field(default_factory=Work)
     """Of the sites, as they tell."""
     lost: dict[str, str] = field(default_factory=dict)
+    norms: dict[str, float] = field(default_factory=dict)
+    """Of sites' updates, the largest of the round, where federation.aggregate asks for them."""
+    outliers: dict[str, float] = field(default_factory=dict)
+    """Sites with an update far larger than the median, and how many times as large."""
 
 
 @dataclass
@@ -62,6 +67,8 @@ class Federation:
     min_replies: int = 1
     largest_share: float = 0.5
     """Of one site in a mean over three or more."""
+    rule: Rule = field(default_factory=Rule)
+    """What `mean` makes of replies."""
     registered: int = 0
     """How many sites there are."""
     public: PublicSet | None = None
@@ -84,6 +91,8 @@ class RoundCohort(Cohort):
         self._federation, self._round, self._read_only = federation, round, read_only
         self._by_name = {site.site: site for site in self.sites}
         self._weights = weights(self.sites, federation.weight_by, federation.largest_share)
+        self._aggregation = Aggregation(federation.rule, self._hear_norms)
+        self._sent: dict[str, Parameters] = {}
         self._open: Iterator[Any] = iter(())
 
     def ask_each(self, method: Any, messages: Mapping[str, tuple[Any, ...]]) -> Iterator[Any]:
@@ -92,6 +101,7 @@ class RoundCohort(Cohort):
         strangers = messages.keys() - self._by_name.keys()
         if strangers:
             raise KeyError(f"{min(strangers)} is not of this cohort")
+        self._sent |= {site: part for site, parts in messages.items() for part in parts if isinstance(part, Parameters)}
         packed: dict[int, Packed] = {}  # what goes to all sites is packed, and its digest taken, once
         if (public := self._federation.public) is not None:
             packed[id(public)] = public.pack("fp32")
@@ -186,7 +196,11 @@ class RoundCohort(Cohort):
         if answer.version is not None and not self._read_only:
             self._federation.ledger.versions[answer.site] = answer.version
         site = self._by_name[answer.site]
-        return Reply(site, payload, self._weights[answer.site])
+        return Reply(site, payload, self._weights[answer.site], self._aggregation, self._sent.get(answer.site))
+
+    def _hear_norms(self, norms: Mapping[str, float]) -> None:
+        for known, new in ((self.traffic.norms, norms), (self.traffic.outliers, self._federation.rule.outliers(norms))):
+            known.update({site: max(value, known.get(site, 0.0)) for site, value in new.items()})
 
     def _record(self, ask: Ask, answer: Answer) -> None:
         """Count and log what crossed the wire, good or not."""

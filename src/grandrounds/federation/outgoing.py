@@ -14,6 +14,8 @@ from grandrounds.federation.policy import Policy
 
 Leaving = Payload | Packed
 Step = Callable[[Leaving], Leaving]
+Attack = Callable[[Sequence[object]], Step]
+"""In a simulation: what an attacker does to what it sends, given what it received."""
 
 
 def pack(compression: Compression) -> Step:

@@ -29,7 +29,7 @@ class Rows:
     def lerp(self, other: Rows, share: float) -> Rows:
         """self + share (other - self), for rows that one of them has: the bits are those of the whole tables."""
         index = torch.cat([self.index, other.index]).unique()
-        return Rows(index, self._at(index).lerp_(other._at(index), share))
+        return Rows(index, self.at(index).lerp_(other.at(index), share))
 
     def put_into(self, table: Tensor) -> None:
         table.index_copy_(0, self.index.to(table.device), self.values.to(table.device))
@@ -44,7 +44,7 @@ class Rows:
         self.put_into(table)
         return table
 
-    def _at(self, index: Tensor) -> Tensor:
+    def at(self, index: Tensor) -> Tensor:
         """[index, width], zero where it has no such row."""
         spread = self.values.new_zeros(len(index), self.values.shape[1])
         return spread.index_copy_(0, torch.searchsorted(index, self.index), self.values)

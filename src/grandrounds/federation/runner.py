@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from grandrounds.federation.contract import Algorithm, Registration, make_algorithm, site_method
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import LearnerSpec, Site, Split
-from grandrounds.federation.outgoing import Step, allowed_by, pack, send
+from grandrounds.federation.outgoing import Attack, allowed_by, pack, send
 from grandrounds.federation.payloads import Compression, Expected, Packed, unpack
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
@@ -33,8 +33,7 @@ class SiteData:
     spec: LearnerSpec
     """The federation's, or with an encoder of the site's own."""
     policy: Policy = field(default_factory=Policy)
-    attack: Step | None = None
-    """In a simulation: what an attacker does to what it sends."""
+    attack: Attack | None = None
 
 
 class SiteRunner:
@@ -104,7 +103,8 @@ class SiteRunner:
         method = site_method(self._algorithm, ask.method)
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
         reply = method(site, *message)
-        steps = [*filter(None, [site_data.attack]), pack(self._compression), allowed_by(site_data.policy)]
+        attacks = [] if site_data.attack is None else [site_data.attack(message)]
+        steps = [*attacks, pack(self._compression), allowed_by(site_data.policy)]
         packed = tuple(send(part, steps) for part in (reply if isinstance(reply, tuple) else (reply,)))
         version = ask.start
         if site.kept and ask.commit is not None:

@@ -28,6 +28,8 @@ class Progress:
     """The score of that round on validation data."""
     stale: int = 0
     """Evaluations since the best one."""
+    outliers: Mapping[str, int] = field(default_factory=dict)
+    """Site -> in how many rounds its update was far larger than the median."""
     audit: str = ""
     """Head of the audit log."""
 

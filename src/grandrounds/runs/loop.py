@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -103,6 +104,7 @@ class RoundLoop:
             weight_by=config.federation.weight_by or self.algorithm.weight_by,
             min_replies=config.federation.min_replies,
             largest_share=config.federation.largest_share,
+            rule=config.federation.rule(),
             registered=len(self.sites),
             public=setup.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
@@ -165,6 +167,8 @@ class RoundLoop:
         answered = [site for site in chosen if site.site not in cohort.traffic.lost]
         diagnostics = self._diagnose(answered, round) if abandoned is None else {}
         self.progress = replace(self.progress, round=round)
+        if abandoned is None:
+            self._judge_outliers(cohort.traffic.outliers)
         last = round == self.config.federation.rounds
         scores, better = dict[str, Score](), False
         if last or round % self.config.federation.evaluate_every == 0:
@@ -185,7 +189,15 @@ class RoundLoop:
             server_examples=self.server.work.examples,
             objective=self.objective,
             **scores,
-            **({"diagnostics": diagnostics} if diagnostics else {}),
+            **{
+                name: some
+                for name, some in {
+                    "diagnostics": diagnostics,
+                    "norms": cohort.traffic.norms,
+                    "outliers": cohort.traffic.outliers,
+                }.items()
+                if some
+            },
             seconds=round_to(time.perf_counter() - began, 4),
         )
         # First the metrics: a resumed run forgets those after its checkpoint, and could not make up for missing ones.
@@ -197,9 +209,33 @@ class RoundLoop:
 
     def _choose(self, round: int) -> list[Registration]:
         """m = max(C K, 1) sites at random (FedED, Algorithm 1), the same for the same seed and round."""
-        wanted = max(int(self.config.federation.fraction * len(self.sites) + 0.5), 1)
-        drawn = torch.randperm(len(self.sites), generator=generator(self.config.seed, "server", round, "cohort"))
-        return [self.sites[i] for i in sorted(drawn[:wanted].tolist())]
+        trusted = [site for site in self.sites if site.site not in self._left_out()]
+        wanted = max(int(self.config.federation.fraction * len(trusted) + 0.5), 1)
+        drawn = torch.randperm(len(trusted), generator=generator(self.config.seed, "server", round, "cohort"))
+        return [trusted[i] for i in sorted(drawn[:wanted].tolist())]
+
+    def _left_out(self) -> set[str]:
+        """Sites that were outliers too often, the most frequent first, and fewer than half of all."""
+        limit, counted = self.config.federation.leave_out_after, self.progress.outliers
+        often = sorted(
+            (site for site in counted if 0 < limit <= counted[site]), key=lambda site: (-counted[site], site)
+        )
+        return set(often[: (len(self.sites) - 1) // 2])
+
+    def _judge_outliers(self, outliers: Mapping[str, float]) -> None:
+        """Count, log and say whose update was far larger than the median."""
+        counted, before = Counter(self.progress.outliers), self._left_out()
+        counted.update(outliers.keys())
+        self.progress = replace(self.progress, outliers=dict(sorted(counted.items())))
+        for site, times in sorted(outliers.items()):
+            gone = site in self._left_out() - before
+            event = "outlier, and asked no more" if gone else "outlier"
+            self.audit.write(round=self.progress.round, site=site, event=event, times_median=round_to(times, 1))
+            end = "; it is asked no more (federation.leave_out_after)" if gone else ""
+            self.watcher.say(
+                f"round {self.progress.round}: the update of site '{site}' is {times:,.0f} times as large as the "
+                f"median{end}"
+            )
 
     def _cohort(self, sites: list[Registration], round: int, read_only: bool = False) -> RoundCohort:
         return self.federation.cohort(sites, round, read_only)

@@ -49,6 +49,10 @@ class Round(_Record):
     """None if this round was not evaluated; the same holds for `test`."""
     test: Score | None = None
     diagnostics: dict[str, float] = {}
+    norms: dict[str, float] = {}
+    """Site -> the largest norm of its updates, where federation.aggregate is not the mean."""
+    outliers: dict[str, float] = {}
+    """Site -> how many times as large as the median its update was."""
 
 
 class Result(_Record):

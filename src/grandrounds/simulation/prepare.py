@@ -35,7 +35,7 @@ from grandrounds.setup.encoders import Counting, find_encoder, resolved
 from grandrounds.setup.examples import EncodedExamples, Examples, Rows
 from grandrounds.setup.server import ServerSetup, find_device, manifest_of, set_up, warmed_up
 from grandrounds.simulation.assignment import Assignment
-from grandrounds.simulation.attackers import ATTACKS
+from grandrounds.simulation.attackers import MISLABEL, attack_of, mislabelled
 from grandrounds.simulation.sources import read_corpora
 from grandrounds.tasks.abilities import KnowsFacts
 from grandrounds.tasks.saved import Trained
@@ -116,6 +116,13 @@ def _adapted(config: Config, examples: Examples, assignment: Assignment, warning
         masked, counted = mask_overlap(examples.documents, trained, config.data.mask_overlap, config.seed)
         warnings.update(counted)
         examples = Examples(task, masked, task.examples(masked)[0])
+    wrong = {
+        row for site, rows in assignment.partition.sites.items() if config.site(site).attack == MISLABEL for row in rows
+    }
+    if wrong and not config.make_algorithm().pooled:
+        documents = mislabelled(task, examples.documents)
+        others = task.examples(documents)[0]
+        examples = replace(examples, all=[others[row] if row in wrong else one for row, one in enumerate(examples.all)])
     if isinstance(task, KnowsFacts):
         examples = replace(examples, all=task.mark_known(examples.all, assignment.training_documents(examples)))
     return examples.without_labels(assignment.served[UNLABELLED])
@@ -180,7 +187,7 @@ class _EncodedCorpora:
             splits |= {part: theirs.examples.split(some) for part, some in rows.items()}
         registration = Registration(name, self._examples.counts(members), spec.task.labels, shapes)
         policy = self._policy(about)
-        return SiteData(registration, splits, spec, policy or Policy(), ATTACKS.get(about.attack))
+        return SiteData(registration, splits, spec, policy or Policy(), attack_of(about.attack))
 
     def _manifest(self, spec: LearnerSpec, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
         """Shapes of what the algorithm shares; a model is built for them once an encoder."""
