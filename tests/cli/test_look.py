@@ -151,6 +151,7 @@ def test_data_check_counts_what_a_run_would_read(corpora: Path) -> None:
         "warnings": {},
         "problems": [],
         "left_out": {},
+        "cures": [],
     }
     person = run("data", "check", corpora / "train.jsonl").good().stdout
     assert person == "good: 60 documents, 60 sentences, 120 mentions, 120 entities, 30 relations\n"

@@ -6,7 +6,6 @@ the results are the same.
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -171,7 +170,7 @@ def work(connection: Connection, models: Models, job: str) -> None:
 def _received(worker: Connection) -> Result:
     try:
         answer = worker.recv()
-    except (EOFError, ConnectionResetError, pickle.UnpicklingError) as error:
+    except (EOFError, OSError) as error:
         raise GrandRoundsError(
             "a process ended before its time: is there memory for so many? try fewer --processes or a smaller --batch"
         ) from error
