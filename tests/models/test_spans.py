@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from grandrounds.models.spans import SpanClassifier
+from grandrounds.models.spans import LIKELY, SpanClassifier
 
 WIDTH, CLASSES, HIDDEN, LENGTHS = 5, 4, 3, [6, 1, 4]
 
@@ -62,16 +62,18 @@ def test_the_loss_is_the_cross_entropy_of_every_span_as_a_mean_over_sentences(lo
 
 
 @pytest.mark.parametrize("longest", [1, 3, 9])
-def test_answers_are_the_best_class_and_its_probability_and_0_where_there_is_no_span(longest: int) -> None:
+def test_answers_are_the_best_type_and_its_probability_and_0_where_there_is_no_span(longest: int) -> None:
     model, words = head(longest), states()
     found = model.outputs(model(words), torch.tensor(LENGTHS)).detach().numpy()
     expected = np.zeros((3, 6, 2 * longest))
     for row, first, last in every_span(longest):
         p = probabilities(model, words[row].numpy(), first, last)
-        expected[row, first, last - first] = p.argmax()
-        expected[row, first, longest + last - first] = p.max()
+        expected[row, first, last - first] = 1 + p[1:].argmax() if p[1:].max() >= LIKELY else 0
+        expected[row, first, longest + last - first] = p[1:].max()
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert len({int(c) for c in expected[:, :, :longest].flatten()}) > 1
+    spans = [(row, first, last) for row, first, last in every_span(longest) if expected[row, first, last - first] > 0]
+    assert longest == 1 or any(probabilities(model, words[r].numpy(), i, j).argmax() == 0 for r, i, j in spans)
 
 
 def test_what_lies_past_the_end_changes_nothing() -> None:
