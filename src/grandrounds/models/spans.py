@@ -24,8 +24,8 @@ from grandrounds.models.decoder import Decoder
 MENTIONS = 0.03
 """About how many spans are mentions: an untrained head says so, instead of learning it first."""
 LIKELY = 0.25
-"""A span is a mention from this probability of its type on. The best F1 is at half its own value (Lipton et al., 2014), and
-of spans that clash only the likeliest is found."""
+"""A span is a mention from this probability of its type on: F1 is best at half its own value (Lipton et al., 2014).
+Of spans that clash only the likeliest is found."""
 
 
 class SpanClassifier(Decoder):
@@ -58,8 +58,8 @@ class SpanClassifier(Decoder):
         return F.cross_entropy(scores[inside].float(), chosen, reduction="sum") / len(lengths)
 
     def outputs(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        """[sentences, words, 2 longest]: the likeliest type of each span that begins at the word, 0 if it is not LIKELY,
-        then its probability; 0 for spans that don't exist."""
+        """[sentences, words, 2 longest]: the likeliest type of each span that begins at the word, 0 if not LIKELY, then
+        its probability; 0 for spans that don't exist."""
         probability, type = scores.float().softmax(dim=-1)[..., 1:].max(dim=-1)  # bfloat16 can't count to 300 classes
         best = (type + 1).masked_fill(probability < LIKELY, 0)
         outside = ~spans_inside(lengths, scores)
