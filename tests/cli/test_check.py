@@ -56,10 +56,12 @@ def test_structural_entropy_takes_the_task_that_it_needs() -> None:
 
 def test_many_labels_are_folded_to_the_commonest(tmp_path: Path) -> None:
     file = tmp_path / "a.tsv"
-    rows = [f"word\tB-kind{i:02}\n\n" for i in range(40) for _ in range(1 + (i < 5))]
+    rows = [f"word\tB-A_kind_of_finding_{i:02}\n\n" for i in range(40) for _ in range(1 + (i < 5))]
     file.write_text("".join(rows))
     wanted = ("data", "partition", file, "--format", "conll", "--task", "ner", "--sites", "1")
     table = run(*wanted).good().stdout
     assert "the 5 commonest of 41 labels, all with --json" in table
+    assert "│ site-1 │" in table
+    assert "…" not in table
     (site,) = run(*wanted, "--json").json()["sites"]
     assert len(site["labels"]) == 40

@@ -6,13 +6,14 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from grandrounds.data import knowledge_base
 from grandrounds.data.distant import label
-from grandrounds.data.documents import Document
+from grandrounds.data.documents import Document, Mention
 from grandrounds.data.formats import (
     Corpus,
     ade,
@@ -102,6 +103,21 @@ def test_biored_counts_by_type_and_novelty():
     ends = [end for relation in relations for end in (relation.head, relation.tail)]
     assert sum("|" in end for end in ends) == 320
     assert not any(end in ("p", "c", "g", "SUB", "DEL") for end in ends)
+
+
+def test_maccrobat_has_all_its_mentions_and_relations_and_few_nest():
+    found = noted("brat", "maccrobat").documents
+    assert (len(found), sum(len(d.mentions) for d in found), sum(len(d.relations) for d in found)) == (10, 1080, 710)
+    pairs = [pair for document in found for pair in combinations(sorted(document.mentions, key=_outer_first), 2)]
+    within = [(a, b) for a, b in pairs if b.end <= a.end]
+    same_words = [(a, b) for a, b in within if (a.start, a.end) == (b.start, b.end)]
+    nested = Counter(a.type == b.type for a, b in within if (a, b) not in same_words)
+    assert (len(same_words), nested[False], nested[True]) == (3, 6, 2)
+    assert not [(a, b) for a, b in pairs if b.start < a.end < b.end]
+
+
+def _outer_first(mention: Mention) -> tuple[int, int]:
+    return mention.start, -mention.end
 
 
 @pytest.mark.parametrize("part", ["Training", "Development", "Test"])

@@ -40,7 +40,7 @@ drawn = st.dictionaries(
 )
 
 
-@given(drawn, st.sampled_from(["nested", "any", "none"]))
+@given(drawn, st.sampled_from(["types", "nested", "any", "none"]))
 def test_decoding_is_the_search_through_all_sets_of_spans(
     spans: dict[tuple[int, int], tuple[str, int]], overlaps: Any
 ) -> None:
@@ -53,7 +53,8 @@ def test_decoding_is_the_search_through_all_sets_of_spans(
     def clash(one: Any, two: Any) -> bool:
         shared = set(range(*one[:2])) & set(range(*two[:2]))
         inside = shared in (set(range(*one[:2])), set(range(*two[:2])))
-        return bool(shared) and (overlaps == "none" or (overlaps == "nested" and not inside))
+        forbidden = {"none": True, "types": not inside or one[2] == two[2], "nested": not inside, "any": False}
+        return bool(shared) and forbidden[overlaps]
 
     allowed = [
         chosen
@@ -77,6 +78,9 @@ def test_targets_come_back_as_the_mentions_that_spans_can_say() -> None:
     # The last of the gold ones is past the sentence's end: ner_words.py has counted it.
     assert +coding.unsaid(gold, 5) == {too_long(3): 1, SAME_WORDS: 1}
     assert +SpanCoding(TYPES, 4, "nested").unsaid(gold, 5) == {SAME_WORDS: 1, CLASHING: 1}
+    alike = [(0, 4, "site"), (1, 3, "site"), (1, 2, "problem")]
+    assert +SpanCoding(TYPES, 4, "types").unsaid(alike, 5) == {CLASHING: 1}
+    assert not +SpanCoding(TYPES, 4, "nested").unsaid(alike, 5)
     assert +SpanCoding(TYPES, 4, "none").unsaid(gold, 5) == {SAME_WORDS: 1, CLASHING: 3}
     assert +TagCoding(TYPES, "BIO").unsaid(gold, 5) == {OVERLAPPING: 4}
 

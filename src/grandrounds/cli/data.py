@@ -292,7 +292,8 @@ def _partition_table(rows: list[SiteRow], labels: Any) -> Table:
     title = f"who holds what; the {len(shown)} commonest of {len(labels)} labels, all with --json"
     table = Table(title=title if rest else "who holds what")
     for name in ("site", "documents", "examples", *shown, *rest, *by_entropy):
-        table.add_column(name, justify="left" if name == "site" else "right")
+        kept_whole = name == "site" or name in by_entropy
+        table.add_column(name, justify="left" if name == "site" else "right", overflow="fold", no_wrap=kept_whole)
     for row in rows:
         counts = [row.documents, row.examples, *(row.labels.get(label, 0) for label in shown)]
         others = [sum(row.labels.values()) - sum(counts[2:])] if rest else []

@@ -74,8 +74,9 @@ class NEROptions(BaseModel):
     """`bert` may also tag each word for itself."""
     span_words: int = Field(10, ge=1)
     """The longest mention that `spans` can find."""
-    overlaps: Overlaps = "nested"
-    """Which mentions `spans` may find together: those that lie in one another, any, or none that overlap."""
+    overlaps: Overlaps = "types"
+    """Which mentions `spans` may find together: `types`, those of different types that lie in one another; `nested`,
+    also of the same type; `any`, also those that cross; `none`, none that overlap."""
     dropout: float | None = Field(None, ge=0, lt=1)
     """By default FedNER's 0.2, and 0.1 for `bert` and `spans`."""
     word_width: int | None = Field(None, ge=1)

@@ -18,7 +18,7 @@ from grandrounds.metrics.spans import Span as WordSpan
 from grandrounds.metrics.spans import spans_of, tag_names, tags_of
 from grandrounds.tasks.task import NONE
 
-Overlaps = Literal["nested", "any", "none"]
+Overlaps = Literal["types", "nested", "any", "none"]
 Scored = tuple[WordSpan, float]
 OVERLAPPING = (
     "mentions that overlap a longer or an earlier one, which alone has tags: one of them will be missed "
@@ -135,10 +135,10 @@ def without_clashes(spans: Iterable[WordSpan], overlaps: Overlaps) -> list[WordS
 
 
 def _clash(one: WordSpan, other: WordSpan, overlaps: Overlaps) -> bool:
-    if overlaps == "none":
-        return one[0] < other[1] and other[0] < one[1]
+    if overlaps == "any" or one[1] <= other[0] or other[1] <= one[0]:
+        return False
     crossing = one[0] < other[0] < one[1] < other[1] or other[0] < one[0] < other[1] < one[1]
-    return crossing and overlaps == "nested"
+    return overlaps == "none" or crossing or (overlaps == "types" and one[2] == other[2])
 
 
 def _within(gold: Iterable[WordSpan], words: int) -> list[WordSpan]:

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from grandrounds.data.documents import Span
-from grandrounds.data.formats import ade, align, i2b2_2012, read
+from grandrounds.data.documents import Document, Span
+from grandrounds.data.formats import ade, align, each, i2b2_2012, read
 from grandrounds.data.formats.source import load, stream
 from grandrounds.data.sentences import _fill, _outside, split_sentences
 from grandrounds.errors import DataError
+from tests.data.formats.large import EXCHANGE, many_documents, one_long_document, store
 
 
 def seconds(do: Callable[[], object]) -> float:
@@ -75,6 +76,20 @@ def long_mentions(size: int) -> Callable[[], object]:
 )
 def test_time_is_in_proportion_to_size(make: Callable[[int], Callable[[], object]], size: int) -> None:
     assert grows(make, size) < 40
+
+
+@pytest.mark.parametrize("format", EXCHANGE)
+@pytest.mark.parametrize("documents", [many_documents, one_long_document])
+def test_readers_of_exchange_formats_take_time_in_proportion(
+    format: str, documents: Callable[[int], list[Document]], tmp_path: Path
+) -> None:
+    def make(size: int) -> Callable[[], object]:
+        path = tmp_path / f"{size}"
+        store(format, documents(size), path)
+        return lambda: list(each(format, [path], Counter()))
+
+    assert len(make(2)()) in (1, 2)  # type: ignore[arg-type]
+    assert grows(make, 100) < 40
 
 
 def test_a_gzip_bomb_is_refused(tmp_path: Path) -> None:
