@@ -33,9 +33,9 @@ from grandrounds.tasks.saved import Extractor
 OVER_ENCODER = 1.15
 TURN = 100
 """Texts that each reads in turn."""
-PEERS_READ = 300
+PEERS_READ = 100
 """Of the texts, that flair and spaCy read."""
-MINUTES = 90
+MINUTES = 60
 """On a busy machine it stops then, and says how many texts were read."""
 MENTIONED = 0.05
 """The share of words that are mentions."""
