@@ -44,6 +44,10 @@ from grandrounds.metrics.relation_f1 import precision_recall_f1
 from grandrounds.pipeline.assertion import CATEGORIES, assert_mentions
 from grandrounds.runs.provenance import provenance
 
+COMMAND = (
+    "python experiments/assertion.py --data DIR --out docs/results/assertion.json "
+    "--negspacy NEGSPACY_PYTHON --medspacy MEDSPACY_PYTHON"
+)
 HERE = Path(__file__).parent
 DRAWS = 10_000
 Answers = list[list[list[str]]]
@@ -74,7 +78,7 @@ def main() -> None:
         answers = {name: (chosen(found, kept), which) for name, (found, which) in systems.items()}
         rows = list(scores(answers, chosen(gold, kept)))
         parts[part] = {"mentions": sum(map(sum, kept)), "reports": sum(map(any, kept)), "rows": rows}
-    content = {**provenance(), "peers": versions, **parts}
+    content = {**provenance(), "command": COMMAND, "peers": versions, **parts}
     wanted.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
