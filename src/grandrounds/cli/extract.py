@@ -196,6 +196,8 @@ class Source:
 
 def _counted(documents: Iterable[Document], pipeline: Pipeline, bar: DocumentBar) -> Iterator[Document]:
     """The same, with a bar; at the end, how much was found."""
+    from grandrounds.reports.wording import plural
+
     kinds = [kind for kind, models in (("mentions", pipeline.taggers), ("relations", pipeline.relaters)) if models]
     number, found, began = 0, dict.fromkeys(kinds, 0), time.monotonic()
     for document in documents:
@@ -205,8 +207,8 @@ def _counted(documents: Iterable[Document], pipeline: Pipeline, bar: DocumentBar
         bar.read(number)
         yield document
     rate = number / max(time.monotonic() - began, 1e-3)
-    counts = ", ".join(f"{n} {kind}" for kind, n in found.items())
-    err.print(f"  {counts} in {number} documents, {rate:.1f} a second")
+    counts = ", ".join(plural(n, kind.removesuffix("s")) for kind, n in found.items())
+    err.print(f"  {counts} in {plural(number, 'document')}, {rate:.1f} a second")
 
 
 def _write_lines(documents: Iterable[Document], to: str, path: Path | None) -> None:
