@@ -46,7 +46,10 @@ def extract(
     ],
     format: Annotated[
         Optional[str],
-        typer.Option("--format", help=f"{FORMAT_HELP} By default text for standard input and .txt files, else json."),
+        typer.Option(
+            "--format",
+            help=f"{FORMAT_HELP} By default text for standard input, .txt files and folders of them, else json.",
+        ),
     ] = None,
     to: Annotated[
         str,
@@ -173,7 +176,7 @@ class Source:
 
     def documents(self, pipeline: Pipeline, warnings: Counter[str]) -> Iterator[str | Document]:
         """One at a time."""
-        format = self.format or ("text" if all(path.suffix == ".txt" for path in self.paths) else "json")
+        format = self.format or ("text" if all(map(_is_text, self.paths)) else "json")
         if format == "text" and not pipeline.taggers:
             raise GrandRoundsError(
                 f"a {pipeline.relaters[0].task.name} model relates mentions, and text has none: give it documents with "
@@ -192,6 +195,11 @@ class Source:
             return None
         files = replace(self, stdin=False).documents(pipeline, Counter())
         return self.stdin + sum(1 for _ in files)
+
+
+def _is_text(path: Path) -> bool:
+    """A .txt file, or a folder that has such files and no JSON."""
+    return path.suffix == ".txt" or (any(path.rglob("*.txt")) and not any(path.rglob("*.json*")))
 
 
 def _counted(documents: Iterable[Document], pipeline: Pipeline, bar: DocumentBar) -> Iterator[Document]:
