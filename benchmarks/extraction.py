@@ -35,7 +35,7 @@ TURN = 100
 """Texts that each reads in turn."""
 PEERS_READ = 100
 """Of the texts, that flair and spaCy read."""
-MINUTES = 30
+MINUTES = 60
 """On a busy machine it stops then, and says how many texts were read."""
 MENTIONED = 0.05
 """The share of words that are mentions."""

@@ -2,7 +2,8 @@
 
     python3 -m venv /tmp/negspacy && /tmp/negspacy/bin/pip install negspacy==1.1.0
     python3 -m venv /tmp/medspacy && /tmp/medspacy/bin/pip install medspacy==1.3.1
-    python experiments/assertion.py --data DIR --negspacy /tmp/negspacy/bin/python --medspacy /tmp/medspacy/bin/python
+    python experiments/assertion.py --data DIR --out docs/results/assertion.json \\
+        --negspacy /tmp/negspacy/bin/python --medspacy /tmp/medspacy/bin/python
 
 DIR holds text/mtsamples.jsonl. assertions.json has 448 mentions of 264 reports, annotated by one person who read the
 sentence, its section and what came before it; of each the report, the characters, the categories that hold and a
@@ -26,7 +27,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -41,7 +42,12 @@ from grandrounds.data.formats import read
 from grandrounds.metrics.assertions import assertion_counts
 from grandrounds.metrics.relation_f1 import precision_recall_f1
 from grandrounds.pipeline.assertion import CATEGORIES, assert_mentions
+from grandrounds.runs.provenance import provenance
 
+COMMAND = (
+    "python experiments/assertion.py --data DIR --out docs/results/assertion.json "
+    "--negspacy NEGSPACY_PYTHON --medspacy MEDSPACY_PYTHON"
+)
 HERE = Path(__file__).parent
 DRAWS = 10_000
 Answers = list[list[list[str]]]
@@ -51,22 +57,29 @@ Answers = list[list[list[str]]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--negspacy", help="the Python of an environment that has it")
     parser.add_argument("--medspacy", help="the Python of an environment that has it")
     wanted = parser.parse_args()
     documents, gold, strata = annotated(wanted.data / "text" / "mtsamples.jsonl")
     systems: dict[str, tuple[Answers, Sequence[str]]] = {"Grand Rounds": (ours(documents), CATEGORIES)}
+    versions: dict[str, Mapping[str, str]] = {}
     for name, python, answered in (
         ("negspacy", wanted.negspacy, ("negated",)),
-        ("medspacy", wanted.medspacy, CATEGORIES),
-        ("medspacy+sections", wanted.medspacy, CATEGORIES),
+        ("medspaCy", wanted.medspacy, CATEGORIES),
+        ("medspaCy with its sections", wanted.medspacy, CATEGORIES),
     ):
         if python:
-            systems[name] = peer(python, name, documents), answered
+            found, versions[name] = peer(python, name, documents)
+            systems[name] = found, answered
+    parts = {}
     for part in ("all", "random"):
         kept = [[part == "all" or stratum == "random" for stratum in report] for report in strata]
-        print(f"\n{part}: {sum(map(sum, kept))} mentions of {sum(map(any, kept))} reports")
-        show({name: (chosen(found, kept), which) for name, (found, which) in systems.items()}, chosen(gold, kept))
+        answers = {name: (chosen(found, kept), which) for name, (found, which) in systems.items()}
+        rows = list(scores(answers, chosen(gold, kept)))
+        parts[part] = {"mentions": sum(map(sum, kept)), "reports": sum(map(any, kept)), "rows": rows}
+    content = {**provenance(), "command": COMMAND, "peers": versions, **parts}
+    wanted.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def annotated(path: Path) -> tuple[list[Document], Answers, list[list[str]]]:
@@ -90,7 +103,8 @@ def ours(documents: Sequence[Document]) -> Answers:
     return [[list(mention.attributes) for mention in assert_mentions(document).mentions] for document in documents]
 
 
-def peer(python: str, system: str, documents: Sequence[Document]) -> Answers:
+def peer(python: str, system: str, documents: Sequence[Document]) -> tuple[Answers, Mapping[str, str]]:
+    """What it answers, and in which versions."""
     given = [
         {"text": d.text, "sentences": d.sentences, "mentions": [(m.start, m.end) for m in d.mentions]}
         for d in documents
@@ -99,9 +113,7 @@ def peer(python: str, system: str, documents: Sequence[Document]) -> Answers:
     answered = json.loads(
         subprocess.run(command, input=json.dumps(given), stdout=subprocess.PIPE, text=True, check=True).stdout
     )
-    print(system, answered["versions"])
-    answers: Answers = answered["answers"]
-    return answers
+    return answered["answers"], answered["versions"]
 
 
 def chosen(answers: Answers, kept: Sequence[Sequence[bool]]) -> Answers:
@@ -109,16 +121,16 @@ def chosen(answers: Answers, kept: Sequence[Sequence[bool]]) -> Answers:
     return [report for report, keep in zip(pairs, kept, strict=True) if any(keep)]
 
 
-def show(systems: Mapping[str, tuple[Answers, Sequence[str]]], gold: Answers) -> None:
+def scores(systems: Mapping[str, tuple[Answers, Sequence[str]]], gold: Answers) -> Iterator[dict[str, Any]]:
+    """A row for each category and system that answers it."""
     weights = np.random.default_rng(0).multinomial(len(gold), np.full(len(gold), 1 / len(gold)), size=DRAWS)
-    print("| category | mentions | system | precision | recall | F1 |\n|---|---|---|---|---|---|")
     for category in (*CATEGORIES, "all five"):
         asked = CATEGORIES if category == "all five" else (category,)
         support = sum(name in asked for report in gold for names in report for name in names)
         for name, (found, answered) in systems.items():
             if support and set(asked) <= set(answered):
-                cells = figures(counted(gold, found, asked), weights)
-                print(f"| {category} | {support} | {name} | {' | '.join(cells)} |")
+                measures = figures(counted(gold, found, asked), weights)
+                yield {"category": category, "mentions": support, "system": name, **measures}
 
 
 def counted(gold: Answers, found: Answers, asked: Sequence[str]) -> NDArray[np.float64]:
@@ -127,13 +139,16 @@ def counted(gold: Answers, found: Answers, asked: Sequence[str]) -> NDArray[np.f
     return np.array([[sum(row[f"{part}/{c}"] for c in asked) for part in ("tp", "fp", "fn")] for row in rows])
 
 
-def figures(counts: NDArray[np.float64], weights: NDArray[Any]) -> list[str]:
-    values = precision_recall_f1(*counts.sum(axis=0)).values()
+def figures(counts: NDArray[np.float64], weights: NDArray[Any]) -> dict[str, list[float]]:
+    """Each measure with the ends of its interval."""
+    measured = precision_recall_f1(*counts.sum(axis=0))
     tp, fp, fn = (weights @ counts).T
-    ratios = ((tp, tp + fp), (tp, tp + fn), (2 * tp, 2 * tp + fp + fn))
-    drawn = [np.divide(above, below, out=np.zeros_like(above), where=below > 0) for above, below in ratios]
-    ends = [np.quantile(draws, (0.025, 0.975)) for draws in drawn]
-    return [f"{value:.3f} ({low:.2f}–{high:.2f})" for value, (low, high) in zip(values, ends, strict=True)]
+    ratios = {"precision": (tp, tp + fp), "recall": (tp, tp + fn), "f1": (2 * tp, 2 * tp + fp + fn)}
+    ends = {}
+    for name, (above, below) in ratios.items():
+        drawn = np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+        ends[name] = [measured[name], *np.quantile(drawn, (0.025, 0.975)).tolist()]
+    return ends
 
 
 if __name__ == "__main__":

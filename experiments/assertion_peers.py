@@ -71,7 +71,7 @@ def categories(system: str, entity: Span) -> list[str]:
 def versions(system: str) -> dict[str, str]:
     from importlib.metadata import version
 
-    return {name: version(name) for name in (system.split("+")[0], "spacy")}
+    return {name: version(name) for name in (system.split(" ")[0].lower(), "spacy")}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from tests.conftest import TinyConfig, corpus, write_corpus
 
 PROMISED = [
     *("Algorithm", "algorithm", "on_site", "mean", "Parameters", "Server", "Site", "Cohort"),
-    *("run", "compare", "load", "read", "Document"),
+    *("run", "compare", "load", "save", "read", "Document"),
 ]
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from grandrounds.federation.payloads import Tensors as Tensors
     from grandrounds.federation.state import TensorState as TensorState
     from grandrounds.pipeline.load import load as load
+    from grandrounds.pipeline.load import save as save
     from grandrounds.reports.compare import compare as compare
     from grandrounds.simulation.run import run as run
 
@@ -58,7 +59,7 @@ PUBLIC = {
         *("Predictions", "Scores", "Selection", "Tensors"),
     ),
     "federation.state": ("TensorState",),
-    "pipeline.load": ("load",),
+    "pipeline.load": ("load", "save"),
 }
 """The public names, by the module that each is imported from when it is first used: `import grandrounds` is quick."""
 _PLACES = {name: f"grandrounds.{module}" for module, names in PUBLIC.items() for name in names}

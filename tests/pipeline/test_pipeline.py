@@ -17,7 +17,6 @@ from grandrounds.data.documents import Document, Entity, Mention, Span
 from grandrounds.errors import GrandRoundsError
 from grandrounds.models.encoder import Encoder
 from grandrounds.pipeline.linking import Dictionary
-from grandrounds.pipeline.load import save
 from grandrounds.pipeline.pipeline import Pipeline
 from grandrounds.pipeline.windows import LONGEST, TOO_FAR, _possible, cut_long_sentences, extract_in_windows
 from grandrounds.reports.extraction import extraction_page
@@ -137,7 +136,7 @@ def test_two_taggers_give_each_mention_once(tagger: Extractor) -> None:
 
 def test_a_saved_pipeline_finds_the_same(folders: list[Path], tmp_path: Path) -> None:
     nlp = grandrounds.load(*folders, threshold=0.2, window=7)
-    save(nlp, tmp_path / "pipeline")
+    grandrounds.save(nlp, tmp_path / "pipeline")
     again = grandrounds.load(tmp_path / "pipeline")
     assert (again.threshold, again.window) == (0.2, 7)
     assert again(TEXT) == nlp(TEXT)
@@ -320,7 +319,7 @@ def test_text_from_standard_input_goes_end_to_end(folders: list[Path]) -> None:
 def test_a_folder_of_notes_is_read_one_after_the_other(folders: list[Path], tmp_path: Path) -> None:
     for i in range(5):
         (tmp_path / f"{i}.txt").write_text("The aspirin eased the pain .")
-    outcome = run("extract", *folders, tmp_path, "--format", "text", "--batch", "2").good()
+    outcome = run("extract", *folders, tmp_path, "--batch", "2").good()
     assert [json.loads(line)["id"] for line in outcome.stdout.splitlines()] == [f"{i}.txt" for i in range(5)]
     assert "10 mentions, 5 relations in 5 documents" in outcome.stderr
 
@@ -332,6 +331,7 @@ def test_a_folder_of_notes_is_read_one_after_the_other(folders: list[Path], tmp_
         (["NER"], "nothing to read: name files or folders after the models, or - for standard input"),
         (["RE", "-"], "relates mentions, and text has none"),
         (["NER", "missing.txt"], "no such file or folder; check the path"),
+        (["NER", "missing"], "no such file or folder; check the path"),
         (["NER", "-", "--format", "brat"], "standard input is read as text, not as 'brat'; give a file"),
         (["NER", "-", "--device", "gpu"], "device = 'gpu'; it must be auto, cpu, cuda or mps"),
         (["NER", "-", "--device", "cuda"], "device = 'cuda', which this machine or this torch does not have"),
@@ -363,7 +363,7 @@ def test_a_saved_pipeline_keeps_its_dictionary(tagger: Extractor, tmp_path: Path
     (tmp_path / "names.tsv").write_text("D2\tfever\n")
     Dictionary.build(tmp_path / "names.tsv", tmp_path / "names.sqlite").close()
     nlp = Pipeline((tagger,), assertions=False, dictionary=Dictionary.open(tmp_path / "names.sqlite"))
-    save(nlp, tmp_path / "pipeline")
+    grandrounds.save(nlp, tmp_path / "pipeline")
     again = grandrounds.load(tmp_path / "pipeline")
     assert not again.assertions
     assert again("No fever was seen .").mentions[0].concept == "D2"

@@ -113,7 +113,7 @@ def test_a_page_quotes_evidence_where_there_is_some_and_keeps_lists_of_pairs_to_
         attributes={"pairs": '[["D1","T2"]]', "ward": "3"},
     )
     page = extraction_page([reported], "Found")
-    assert "shaded, the sentences that weighed most" in page
+    assert "shaded, the evidence" in page
     assert '<q class="why">Lisinopril stopped.</q>' in page
     assert page.count('data-evidence="d0s1"') == 1
     assert '<p class="sub">ward 3</p>' in page

@@ -160,7 +160,8 @@ class Bars:
         return self
 
     def __exit__(self, *problem: object) -> None:
-        self.bars.stop()
+        if err.is_terminal:
+            self.bars.stop()  # elsewhere it prints an empty line
 
 
 class DocumentBar(Bars):
@@ -183,7 +184,7 @@ def _clock(seconds: float) -> str:
 
 
 class LiveArms(Bars):
-    """Several runs at once: a bar each."""
+    """Several runs at once: a bar each, with the name of its folder; of several comparisons, with theirs before it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,16 +192,18 @@ class LiveArms(Bars):
         self._said: set[Path] = set()
 
     def __call__(self, arms: Sequence[Arm]) -> None:
+        several = len({arm.folder.parent for arm in arms}) > 1
         for arm in arms:
             total = arm.config.federation.rounds
+            name = f"{arm.folder.parent.name}/{arm.folder.name}" if several else arm.folder.name
             if arm.folder not in self._tasks:
-                self._tasks[arm.folder] = self.bars.add_task(arm.folder.name, total=total, word="")
+                self._tasks[arm.folder] = self.bars.add_task(name, total=total, word="")
             finished = (arm.folder / "result.json").exists() and _planned(arm) >= total
             done = total if finished else min(arm.rounds_done(), total)
             self.bars.update(self._tasks[arm.folder], completed=done, word="done" if finished else "")
             if finished and not err.is_terminal and arm.folder not in self._said:
                 self._said.add(arm.folder)
-                err.print(f"  {arm.folder.name}: done", soft_wrap=True)
+                err.print(f"  {name}: done", soft_wrap=True)
 
 
 class LiveRuns(Bars):

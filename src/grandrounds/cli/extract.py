@@ -46,7 +46,10 @@ def extract(
     ],
     format: Annotated[
         Optional[str],
-        typer.Option("--format", help=f"{FORMAT_HELP} By default text for standard input and .txt files, else json."),
+        typer.Option(
+            "--format",
+            help=f"{FORMAT_HELP} By default text for standard input, .txt files and folders of them, else json.",
+        ),
     ] = None,
     to: Annotated[
         str,
@@ -173,7 +176,7 @@ class Source:
 
     def documents(self, pipeline: Pipeline, warnings: Counter[str]) -> Iterator[str | Document]:
         """One at a time."""
-        format = self.format or ("text" if all(path.suffix == ".txt" for path in self.paths) else "json")
+        format = self.format or ("text" if all(map(_is_text, self.paths)) else "json")
         if format == "text" and not pipeline.taggers:
             raise GrandRoundsError(
                 f"a {pipeline.relaters[0].task.name} model relates mentions, and text has none: give it documents with "
@@ -194,8 +197,15 @@ class Source:
         return self.stdin + sum(1 for _ in files)
 
 
+def _is_text(path: Path) -> bool:
+    """A .txt file, or a folder that has such files and no JSON."""
+    return path.suffix == ".txt" or (any(path.rglob("*.txt")) and not any(path.rglob("*.json*")))
+
+
 def _counted(documents: Iterable[Document], pipeline: Pipeline, bar: DocumentBar) -> Iterator[Document]:
     """The same, with a bar; at the end, how much was found."""
+    from grandrounds.reports.wording import plural
+
     kinds = [kind for kind, models in (("mentions", pipeline.taggers), ("relations", pipeline.relaters)) if models]
     number, found, began = 0, dict.fromkeys(kinds, 0), time.monotonic()
     for document in documents:
@@ -205,8 +215,8 @@ def _counted(documents: Iterable[Document], pipeline: Pipeline, bar: DocumentBar
         bar.read(number)
         yield document
     rate = number / max(time.monotonic() - began, 1e-3)
-    counts = ", ".join(f"{n} {kind}" for kind, n in found.items())
-    err.print(f"  {counts} in {number} documents, {rate:.1f} a second")
+    counts = ", ".join(plural(n, kind.removesuffix("s")) for kind, n in found.items())
+    err.print(f"  {counts} in {plural(number, 'document')}, {rate:.1f} a second")
 
 
 def _write_lines(documents: Iterable[Document], to: str, path: Path | None) -> None:

@@ -44,7 +44,7 @@ def extraction_page(documents: Sequence[Document], title: str, found: str = "rel
         )
     )
     shaded = any(document.evidence(relation) for document in documents for relation in document.relations)
-    shown = "its two ends in the text" + (" and, shaded, the sentences that weighed most" if shaded else "")
+    shown = "its two ends in the text" + (" and, shaded, the evidence" if shaded else "")
     hint = f" Point at a relation to see {shown}; click to hold it." if relations else ""
     body = join(
         [

@@ -120,6 +120,14 @@ def test_documents_of_other_sources_are_written_with_what_brat_can_hold(tmp_path
     assert not (tmp_path.parent / "1.txt").exists()
 
 
+def test_a_note_that_was_a_text_file_keeps_its_name(tmp_path: Path):
+    note = Document("ward/a.txt", "No fever.", mentions=(Mention(3, 8, "problem", "T1"),))
+    assert write("brat", [note], tmp_path) == {}
+    assert sorted(path.name for path in (tmp_path / "ward").iterdir()) == ["a.ann", "a.txt"]
+    with pytest.raises(DataError, match="two documents would be written to the same file"):
+        write("brat", [note, replace(note, id="ward/a")], tmp_path)
+
+
 def test_equivalences_that_share_a_mention_are_one_entity():
     entities = document(ANN.replace("*\tEquiv T1 T5\n", "*\tEquiv T2 T3\n*\tEquiv T5 T3\n")).entities
     assert [(entity.id, entity.mentions) for entity in entities] == [("T1", (0,)), ("T2", (1, 2, 3))]

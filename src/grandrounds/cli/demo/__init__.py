@@ -120,6 +120,7 @@ def summary(chapter: Chapter, rows: Sequence[ComparisonRow]) -> str:
 
 def _read_note(folder: Path, arms: dict[str, list[Arm]]) -> None:
     """A note that no hospital has seen, through a tagger of FedNER's and a relation model of FedED's."""
+    from grandrounds.data.documents import Document
     from grandrounds.data.synthetic import synthesize
     from grandrounds.pipeline.load import load
     from grandrounds.reports.extraction import extraction_page
@@ -127,7 +128,7 @@ def _read_note(folder: Path, arms: dict[str, list[Arm]]) -> None:
     (note, *_) = synthesize(hospitals=1, notes=1, first=UNSEEN).test
     tagger, relater = arms["fedner"][0].folder / "models" / TAGGER, arms["feded"][0].folder / "model"
     (folder / "note.txt").write_text(note.text, encoding="utf-8")
-    found = load(tagger, relater)(note.text)
+    found = load(tagger, relater)(Document("note.txt", note.text))
     page = folder / "note.html"
     page.write_text(extraction_page([found], "A note that no hospital has seen", "relations"), encoding="utf-8")
     out.print(

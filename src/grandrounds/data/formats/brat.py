@@ -308,11 +308,12 @@ def _owners(ids: Sequence[str], groups: Sequence[Sequence[str]]) -> dict[str, st
 
 
 def write(documents: Sequence[Document], path: Path, warnings: Warnings) -> None:
-    """A .txt and a .ann a document in the folder `path`."""
-    names = [_file_name(document.id) for document in documents]
+    """A .txt and a .ann a document in the folder `path`; a note that was read from a.txt is a.txt again."""
+    ids = [document.id.removesuffix(".txt") for document in documents]
+    names = [_file_name(id) for id in ids]
     if len(set(names)) < len(names):
         raise DataError("two documents would be written to the same file; give them different ids", path=path)
-    changed = sum(name != document.id for name, document in zip(names, documents, strict=True))
+    changed = sum(name != id for name, id in zip(names, ids, strict=True))
     if changed:
         warnings["document ids changed to be file names"] += changed
     for name, document in zip(names, documents, strict=True):
