@@ -1,5 +1,6 @@
-"""At length what tests/test_between_hosts.py shows in brief: every algorithm, 100 kills of each side (or as many as
-GRANDROUNDS_KILLS says: they add up in GRANDROUNDS_FIGURES), 25 strangers of each kind. Times are printed (pytest -s)."""
+"""At length what tests/test_between_hosts.py shows in brief: every algorithm, 100 kills of each side, 25 strangers of
+each kind. GRANDROUNDS_KILLS=20 for fewer; those of several runs add up in GRANDROUNDS_FIGURES. Times are printed
+(pytest -s)."""
 
 from __future__ import annotations
 
