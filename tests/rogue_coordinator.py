@@ -125,11 +125,7 @@ ASKS: dict[str, tuple[Callable[[Asker], Content], str]] = {
     "a method that is Python's": (lambda a: a.ask(method="__reduce__", exchange=2), "failed: "),
     "another site's gradient": (lambda a: a.ask(site="general"), "refused: this is another site"),
     "private state that is a path": (lambda a: a.ask(start="../../../../etc/passwd", exchange=2), "refused: "),
-    "to keep private state under a path": (lambda a: a.ask(commit="../../../../tmp/grandrounds", exchange=3), "f"),
-    "weights of another shape": (
-        lambda a: a.with_payload(Parameters({"w": torch.ones(3)}).pack("fp32"), round=2),
-        UNUSABLE,
-    ),
+    "to keep private state under a path": (lambda a: a.ask(commit="../../../tmp/grandrounds", exchange=3), "refused: "),
     "64 MB of weights that nobody declared": (lambda a: a.endless(), ALREADY),
     "a public set that the terms do not know": (lambda a: a.ask(public="f" * 16, round=2), "refused: the public set"),
     "the sites' secret, where none is needed": (lambda a: a.keys(), "failed: GrandRoundsError"),
@@ -151,6 +147,11 @@ ASKS: dict[str, tuple[Callable[[Asker], Content], str]] = {
         lambda a: a.ask(0.2),
         "refused: this round and exchange were answered 2 times, to asks that differ",
     ),
+    "weights of another shape": (
+        lambda a: a.with_payload(Parameters({"w": torch.ones(3)}).pack("fp32"), round=2),
+        UNUSABLE,
+    ),
+    "a round that has a checkpoint behind it": (lambda a: a.ask(0.3), "refused: round 1 is over"),
 }
 """What it asks, and how that ends."""
 HONEST = 8
