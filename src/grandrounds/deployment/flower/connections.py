@@ -12,7 +12,7 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-SOON = 10.0
+SOON = 30.0
 """Seconds in which a request's headers are there; between requests, too."""
 MOST_HEADERS = 1 << 16
 """Bytes of them."""
