@@ -269,7 +269,8 @@ class RoundLoop:
             except AbandonedError as problem:
                 self.watcher.say(f"no score on {split}: {problem}")
                 continue
-            if found := self._usable(counted, split, round):
+            found = self._usable(counted, split, round)
+            if found or not counted:
                 scores[split] = _checked(task, summary(found))
         return scores
 
