@@ -38,6 +38,7 @@ real: install
 	$(BIN)/pytest -m real
 
 # Minutes of CPU time for each of three groups: FUZZ_MINUTES=5 make fuzz. FUZZ names options and groups.
+# What it saw is added to docs/results/fuzz.json by FUZZ='--results docs/results/fuzz.json'.
 fuzz: install
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS),fuzz]"
 	$(BIN)/python -m tests.fuzz $(FUZZ)

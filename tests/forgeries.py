@@ -20,7 +20,8 @@ from safetensors import torch as safetensors
 
 from grandrounds.deployment.flower.records import from_records, to_records
 from grandrounds.deployment.protocol import AskMethod, Request, decode
-from grandrounds.federation.payloads import MOST_LAYOUT, Packed
+from grandrounds.federation.payloads import MOST_LAYOUT, Packed, Predictions
+from grandrounds.simulation.attackers import unbounded
 
 MARKUP = "\\[/bold] [red]\x1b[2J\x1b[31mhello\x07\u202e[/b]\r\n" + "ha" * 500
 
@@ -258,4 +259,16 @@ PREDICTIONS: dict[str, tuple[Forge, str]] = {
     "a deflate bomb": (_bomb, "rejected: predictions "),
 }
 FORGERIES |= PREDICTIONS
+
+
+def _unbounded(reply: Reply) -> RecordDict:
+    """As `attack = "unbounded"` in a simulation."""
+    ((name, values),) = reply.packed.tensors.items()
+    sent = Predictions(values, "log_probabilities" if name == "log p" else "probabilities", "")
+    return reply.with_tensors(lambda t: t.update({name: unbounded(sent).values}))  # type: ignore[union-attr]
+
+
+UNBOUNDED = "as sure as a number can say"
+FORGERIES[UNBOUNDED] = _unbounded, ""
+"""It is clamped, not rejected."""
 REPOSITORY = Path(__file__).parent.parent

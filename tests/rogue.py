@@ -1,6 +1,6 @@
 """A hostile site: the real process of an honest one, with its replies forged and its connection misused.
 
-`play` is the prelude of `grandrounds site join` (tests/attacks.py).
+`play` is the prelude of `grandrounds site join` (tests/real/test_attacks.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.fuzz.__main__ import table
 from tests.fuzz.readers import READERS
 from tests.fuzz.seen import Crash, Seen
 from tests.fuzz.targets import GROUPS, make, names
+from tests.fuzz.totals import add
 
 TARGETS = [(group, name) for group in GROUPS for name in names(group)]
 assert len(TARGETS) > 20
@@ -57,3 +60,17 @@ def test_the_table_sums_up_a_group_and_names_what_crashed() -> None:
     *_, total, crash = table(seen).splitlines()
     assert total.split() == ["readers", "120", "3,000", "1", "1500.0", "ms"]
     assert crash == "readers/ade: slow: 1.5 s (crash-1)"
+
+
+def test_runs_add_up_and_a_crash_that_was_mended_is_no_longer_open(tmp_path: Path) -> None:
+    results = tmp_path / "fuzz.json"
+    add(results, [Seen("readers", "ade", 60.0, 2000, 3, 1.5, 9, [Crash("slow", "slow: 1.5 s", "crash-1")])])
+    add(results, [Seen("readers", "brat", 30.0, 10, 0, 0.01, 70), Seen("readers", "ade", 40.0, 500, 0, 0.2, 70)])
+    held = json.loads(results.read_text())
+    assert [one["target"] for one in held["targets"]] == ["brat", "ade"]
+    ade = {"cpu_seconds": 100.0, "executions": 2500, "slowest": 1.5, "slowest_bytes": 9, "found": ["slow"], "open": []}
+    assert held["targets"][1] == {"group": "readers", "target": "ade", **ade}
+    (readers,) = held["groups"]
+    assert (readers["targets"], readers["cpu_seconds"], readers["executions"]) == (2, 130, 2510)
+    assert (readers["crashes_found"], readers["crashes_open"], readers["slowest"]) == (1, 0, 1.5)
+    assert [set(made) for made in held["made_by"]] == [{"commit", "command", "versions"}]

@@ -19,6 +19,7 @@ from grandrounds.algorithms import feded
 from grandrounds.algorithms.feded import (
     FedED,
     answers,
+    capped,
     class_say,
     counted_vote,
     distillation,
@@ -106,6 +107,21 @@ def test_forged_counts_gain_no_more_than_one_say() -> None:
     assert class_say(torch.tensor([20, 0, 10**6])).tolist() == pytest.approx([0.5, 0.0, 1.0], abs=1e-4)
     assert class_say(torch.tensor([2**62, 2**62])).tolist() == pytest.approx([1.0, 1.0])
     assert prior(torch.tensor([2**62, 2**62])).tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_a_site_that_tells_of_more_examples_than_all_others_does_not_set_the_bias_of_all() -> None:
+    """All four answer alike; one of them says that it saw 10^15 sentences of the second class."""
+    log_p = tensor(np.log([[0.9, 0.1], [0.95, 0.05]]))
+    honest = {site: torch.tensor([50, 50]) for site in "abc"}
+    told = capped({**honest, "d": torch.tensor([0, 10**15])})
+    assert told["d"].tolist() == [0, 300]
+    assert all(torch.equal(told[site], honest[site]) for site in "abc")
+    few = {"a": honest["a"], "b": torch.tensor([0, 10**6])}
+    assert capped(few)["b"].tolist() == [0, 10**6]  # of two, one may well have most
+    found = counted_vote((log_p, counts) for counts in told.values())
+    assert found.argmax(dim=1).tolist() == [0, 0]
+    forged = counted_vote((log_p, counts) for counts in [*honest.values(), torch.tensor([0, 10**15])])
+    assert forged.argmax(dim=1).tolist() == [1, 1]  # what it was without the cap
 
 
 @pytest.mark.parametrize("trim", [0.2, 0.5])

@@ -53,7 +53,7 @@ class Site:
         options = {"private": self.algorithm.private, "batch": self.algorithm.batch}
         options |= {"iterations": self.algorithm.iterations}
         commit = f"{iteration + 1:05d}.1"
-        message = (shared.pack("fp32"), size, iteration)
+        message = (shared.pack("fp32"), size)
         start = self.version.get(name)
         answer: Answer = self.host.answer(
             Ask(
@@ -62,7 +62,7 @@ class Site:
                 options,
                 "learn",
                 1,
-                1,
+                iteration + 1,
                 message,
                 self.config.digest(),
                 start,
@@ -111,9 +111,9 @@ def test_the_gradient_of_all_sites_is_that_of_one_batch(
     learner = grandrounds.federation.learner
     minibatch = learner.Site.minibatch
 
-    def watched(self: Any, size: int, step: int) -> Any:
+    def watched(self: Any, size: int, step: int, most: int) -> Any:
         no_dropout(self.model)
-        batch = minibatch(self, size, step)
+        batch = minibatch(self, size, step, most)
         taken.append(self._split("train").rows[batch.index.numpy()])
         return batch
 

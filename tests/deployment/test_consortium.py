@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
@@ -14,6 +15,8 @@ import tomli_w
 import torch
 
 import grandrounds
+from grandrounds.cli import console, federation
+from grandrounds.cli import site as site_command
 from grandrounds.config.schema import make_config
 from grandrounds.deployment.consortium import Consortium, server_setup
 from grandrounds.deployment.dry_run import dry_run, tables_of_words
@@ -216,6 +219,18 @@ def test_a_rehearsal_lists_what_would_leave(hosts: Hosts) -> None:
     assert upload.bytes > 4 * sum(prod(shape) for shape in upload.tensors.values())
     assert tables_of_words(enrolment, [upload]) == ["encoder.embeddings.word_embeddings.weight"]
     assert tables_of_words(enrolment, [replace(upload, tensors={"head.weight": (3, 64)})]) == []
+
+
+def test_create_and_init_show_the_same_fingerprints(tmp_path: Path, encoder_folder: Callable[[str], Path]) -> None:
+    made, root = Hosts(tmp_path, encoder_folder("bert")), tmp_path / "federation"
+    with console.out.capture() as captured:
+        federation.create(root, "mercy", made.config, None, None, ["127.0.0.1"], 8000, "127.0.0.1", False)
+    created = re.findall(r"the (\w+) has the fingerprint (SHA256:\S+)", captured.get())
+    with console.out.capture() as captured:
+        site_command.init(root / "enrolment" / "mercy")
+    shown = re.findall(r"the (\w+) has the fingerprint (SHA256:[^\s:]+): compare it", captured.get())
+    assert created == shown
+    assert [what for what, _ in shown] == ["authority", "terms"]
 
 
 def test_a_site_that_comes_after_the_run_began_is_told(hosts: Hosts, tmp_path: Path) -> None:

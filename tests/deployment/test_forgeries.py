@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 
 import grandrounds
+from grandrounds.deployment.flower.records import from_records
+from grandrounds.federation.payloads import Packed
 from tests.conftest import TinyConfig, corpus, write_corpus
 from tests.deployment.grids import MemoryGrid, asked_by, run_over_grid
-from tests.forgeries import AFTER_HANDSHAKE, FORGERIES, PREDICTIONS, WEIGHTS, Script
+from tests.forgeries import AFTER_HANDSHAKE, FORGERIES, PREDICTIONS, WEIGHTS, Reply, Script
 
 HONEST = ("charity", "general", "mercy")
 
@@ -93,3 +95,45 @@ def test_every_forgery_is_named_and_every_round_has_the_bits_of_the_others(
 def logged(path: Path) -> Mapping[int, str]:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return {line["round"]: line["event"] for line in lines if line.get("site") == "rogue" and "event" in line}
+
+
+SCORES: dict[str, Any] = {
+    "nothing": {},
+    "half of it": {"n": 10.0, "right": 9.0},
+    "less than nothing": "negative",
+    "the largest number": "large",
+}
+
+
+@pytest.mark.parametrize("said", SCORES)
+def test_scores_that_are_no_counts_are_left_out_and_the_run_goes_on(
+    tiny_config: TinyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """Each site scores its own model; one of them sends what no score can be made of."""
+
+    def forge(asked: Message, reply: Message) -> RecordDict | None:
+        honest = Reply(*from_records(reply.content))
+        if not honest.payloads or honest.packed.kind != "scores":
+            return reply.content
+        values = honest.packed.header["values"]
+        changed = {"negative": {name: -count for name, count in values.items()}, "large": dict.fromkeys(values, 1e308)}
+        forged = SCORES[said]
+        sent = forged if isinstance(forged, dict) else changed[forged]
+        return honest.with_payloads(Packed("scores", {"values": sent}, {}).to_bytes())
+
+    monkeypatch.setattr(Forging, "script", staticmethod(forge), raising=False)
+    made = content(tiny_config, tmp_path, 2, algorithm={"name": "local_only"})
+    for site in made["sites"].values():
+        site["test"] = 0.3
+    made["data"].pop("test")
+    made["federation"].pop("keep_models")
+    run_over_grid(made, tmp_path / "attacked", kind=Forging)
+    result = json.loads((tmp_path / "attacked" / "result.json").read_text())
+    assert set(result["test"]["learners"]) == set(HONEST)
+    made["sites"]["rogue"] |= {"attack": "none"}
+    grandrounds.run(made, out=tmp_path / "honest")
+    alone = json.loads((tmp_path / "honest" / "result.json").read_text())["test"]["learners"]
+    assert {site: alone[site] for site in HONEST} == result["test"]["learners"]
+    lines = [json.loads(line) for line in (tmp_path / "attacked" / "audit.jsonl").read_text().splitlines()]
+    named = {line["event"] for line in lines if "event" in line and line.get("site") == "rogue"}
+    assert {one.partition(" (")[0] for one in named} == {"rejected: its counts make no score"}

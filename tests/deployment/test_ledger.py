@@ -194,14 +194,53 @@ def test_the_splits_that_a_site_trains_on_are_not_scored(tiny_config: TinyConfig
         assert hospital.ask("score", split, read_only=True) == refusal
 
 
-def test_a_batch_of_one_sentence_is_refused_by_policy(tiny_config: TinyConfig, tmp_path: Path) -> None:
-    content = tiny_config(task={"name": "ner"}, algorithm={"name": "fedner", "iterations": 40})
-    hospital = Site(content, tmp_path, least_batch=4)
-    for iteration, size in enumerate((1, 3, -1, 4), start=1):
-        found = hospital.ask("learn", hospital.weights(), size, iteration, exchange=iteration)
-        wanted = f"refused: the site's policy lets gradients of 4 examples leave, not of {size}"
-        assert found == ("answered" if size == 4 else wanted)
-    assert [line["kind"] for line in hospital.lines("up")] == ["gradients"]
+@pytest.fixture
+def tagger(tiny_config: TinyConfig, tmp_path: Path) -> Site:
+    """FedNER's site, which sends gradients of mini-batches."""
+    algorithm = {"name": "fedner", "iterations": 40, "batch": 16}
+    return Site(tiny_config(task={"name": "ner"}, algorithm=algorithm), tmp_path, least_batch=4)
+
+
+def test_a_batch_of_one_sentence_is_refused_by_policy(tagger: Site) -> None:
+    sizes = {
+        1: "the site's policy lets gradients of 4 examples leave, not of 1",
+        -1: "the site's policy lets gradients of 4 examples leave, not of -1",
+        17: "the terms' mini-batches have 16 examples at all sites together, not 17 at one",
+        10**12: "the terms' mini-batches have 16 examples at all sites together, not 1000000000000 at one",
+    }
+    for exchange, (size, wanted) in enumerate(sizes.items(), start=1):
+        assert tagger.ask("learn", tagger.weights(), size, exchange=exchange) == f"refused: {wanted}"
+        tagger = reopened(tagger)
+    assert tagger.ask("learn", tagger.weights(), 4, exchange=9) == "answered"
+    assert [line["kind"] for line in tagger.lines("up")] == ["gradients"]
+
+
+def reopened(site: Site) -> Site:
+    """Started and greeted again."""
+    site.made = site.opened()
+    reported(site.made, Hello())
+    return site
+
+
+def test_sizes_of_batches_stay_the_same(tagger: Site) -> None:
+    """Of mini-batches of five and of four sentences some differ by one, whose gradient is then their difference."""
+    assert tagger.ask("learn", tagger.weights(), 5, exchange=1) == "answered"
+    stays = "refused: the size of mini-batches was 5 and is 4: by the terms it stays the same"
+    for exchange in (2, 3):
+        assert tagger.ask("learn", tagger.weights(), 4, exchange=exchange) == stays
+        tagger.made = tagger.opened()
+    assert tagger.ask("learn", tagger.weights(), 5, exchange=4) == "answered"
+    sizes = [4, 6, 7, 8, 9, 10, 11]
+    said = [reopened(tagger).ask("learn", tagger.weights(), n, exchange=i) for i, n in enumerate(sizes, start=10)]
+    assert said[:5] == ["answered"] * 5  # a site has left between two starts of the run
+    assert all(one.startswith("refused: the size of mini-batches was 5, 4, 6, 7, 8, 9 and is 1") for one in said[5:])
+
+
+def test_which_mini_batch_it_is_follows_from_the_exchange(tagger: Site) -> None:
+    """A coordinator that could name it would have one mini-batch's gradient under as many weights as it likes."""
+    said = tagger.ask("learn", tagger.weights(), 5, 0)
+    assert said == "failed: TypeError; the site's own log says more"
+    assert not tagger.lines("up")
 
 
 def test_keys_are_refused_where_no_secret_is_needed(site: Site, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,44 @@ def test_an_enrolment_swapped_for_another_federations_is_noticed_by_who_used_the
     sign_enrolment(enrolment, "mercy", enrolment / "ca.key")
     with pytest.raises(GrandRoundsError, match="the authority of this enrolment changed since it was first used"):
         check(enrolment)
+
+
+def private(folder: Path, name: str, content: str) -> None:
+    (folder / "private").mkdir()
+    (folder / "private" / name).write_text(content)
+
+
+SENT: dict[str, Callable[[Path], object]] = {
+    "accepted": lambda folder: private(folder, "policy.toml", "receive_model = true\n"),
+    "peers": lambda folder: private(folder, "peers.json", '{"general": "SHA256:evil"}'),
+    "key": lambda folder: private(folder, "site.key", "known"),
+    "policy": lambda folder: (folder / "site.toml").open("a").write('policy = "terms/policy.toml"\n'),
+    "imports": lambda folder: (folder / "site.toml").open("a").write('imports = ["evil"]\n'),
+    "encoder": lambda folder: (folder / "site.toml").open("a").write('encoder = "evil/model"\n'),
+    "link": lambda folder: (folder / "mercy.pub").symlink_to(folder.parent / "profile"),
+    "dangling": lambda folder: (folder / "private").symlink_to(folder.parent / "elsewhere"),
+}
+
+
+@pytest.mark.parametrize("sent", SENT)
+def test_what_is_the_sites_own_does_not_come_from_the_coordinator(enrolment: Path, sent: str) -> None:
+    """It would have accepted a policy, named code to run, or the other sites' keys, in the site's place."""
+    (enrolment / "site.toml").write_text('name = "mercy"\ncoordinator = "x:1"\ninsecure = false\n')
+    SENT[sent](enrolment)
+    wanted = "exists already" if sent in ("accepted", "peers", "key") else "is a link|for this site to say"
+    with pytest.raises(GrandRoundsError, match=wanted):
+        command.init(enrolment)
+    assert not (enrolment / "private" / "seen.json").exists()
+    assert not (enrolment.parent / "profile").exists()
+    assert not (enrolment.parent / "elsewhere").exists()
+
+
+def test_an_honest_enrolment_is_initialised_once(enrolment: Path) -> None:
+    (enrolment / "site.toml").write_text('name = "mercy"\ncoordinator = "x:1"\ninsecure = false\n')
+    command.init(enrolment)
+    assert (enrolment / "private" / "site.key").exists()
+    with pytest.raises(GrandRoundsError, match="exists already; its public half"):
+        command.init(enrolment)
 
 
 @pytest.mark.parametrize("name", ["../../.ssh/authorized_keys", "/etc/x", "a/b", "..", "", "x" * 65, "a\n"])

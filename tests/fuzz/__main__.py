@@ -1,22 +1,22 @@
 """Fuzz payload decoders, messages and corpus readers, each group for so many minutes of CPU time.
 
-`FUZZ_MINUTES=60 make fuzz`, or `python -m tests.fuzz --minutes 60 [--json] [--out FOLDER] [payloads] [messages]
-[readers]`. Inputs that crash are kept in FOLDER; it ends with 1 where there are any.
+`FUZZ_MINUTES=60 make fuzz`, or `python -m tests.fuzz --minutes 60 [--results JSON] [--out FOLDER] [payloads]
+[messages] [readers]`. What it saw is added to JSON. Inputs that reached new code, and those that crash, are kept in
+FOLDER, and a later run begins with them; it ends with 1 where any crashes.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from tests.fuzz.seen import Crash, Seen
 from tests.fuzz.targets import GROUPS, names
+from tests.fuzz.totals import add
 
 
 def fuzz(group: str, name: str, seconds: float, out: Path) -> Seen:
@@ -51,8 +51,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("groups", nargs="*", help=f"of {', '.join(GROUPS)}; all by default")
     parser.add_argument("--minutes", type=float, default=float(os.environ.get("FUZZ_MINUTES", 60)))
-    parser.add_argument("--out", type=Path, default=Path("fuzz"), help="where inputs that crash are kept")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("fuzz"), help="where inputs are kept")
+    parser.add_argument("--results", type=Path, help="a JSON to which what was seen is added")
     given = parser.parse_args()
     if wrong := [name for name in given.groups if name not in GROUPS]:
         parser.error(f"unknown group '{wrong[0]}'; there are {', '.join(GROUPS)}")
@@ -62,7 +62,9 @@ def main() -> int:
         for name in targets:
             seen.append(fuzz(group, name, given.minutes * 60 / len(targets), given.out))
             print(table(seen[-1:]).splitlines()[1], file=sys.stderr, flush=True)
-    print(json.dumps([asdict(one) for one in seen], indent=1) if given.json else table(seen))
+            if given.results:
+                add(given.results, seen[-1:])
+    print(table(seen))
     return int(any(one.crashes for one in seen))
 
 

@@ -97,6 +97,10 @@ def main(group: str, name: str, seconds: str, folder: str) -> None:
         for i, seed in enumerate(watched.target.seeds()):
             (seeds / str(i)).write_bytes(seed)
             watched(seed)  # what it imports late is imported here
+        for crashed in sorted(place.glob("crash-*")):
+            data = crashed.read_bytes()
+            crashed.unlink()  # kept again if it still crashes
+            watched(data)
     watched.began = time.process_time()
     with contextlib.redirect_stdout(None):
         options = [f"-max_len={LONGEST}", "-timeout=600", "-rss_limit_mb=4096", "-verbosity=0", "-print_final_stats=0"]

@@ -7,10 +7,23 @@ import os
 from pathlib import Path
 from typing import Any
 
+from grandrounds.runs.provenance import commit, versions
+
+PLACE = Path(os.environ["GRANDROUNDS_FIGURES"]) if "GRANDROUNDS_FIGURES" in os.environ else None
+
+
+def noted(name: str) -> dict[str, Any]:
+    """What earlier runs noted under this name, to which a test may add."""
+    return dict(_held().get(name, {}))
+
 
 def note(name: str, **numbers: Any) -> None:
     print(name, numbers)
-    if place := os.environ.get("GRANDROUNDS_FIGURES"):
-        path = Path(place)
-        held = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps({**held, name: numbers}, indent=1, sort_keys=True) + "\n")
+    if PLACE is not None:
+        made_by = {"commit": commit(), "command": "make real", "versions": versions()}
+        held = {**_held(), name: {**numbers, "made_by": made_by}}
+        PLACE.write_text(json.dumps(held, indent=1, sort_keys=True) + "\n")
+
+
+def _held() -> dict[str, Any]:
+    return json.loads(PLACE.read_text()) if PLACE is not None and PLACE.exists() else {}

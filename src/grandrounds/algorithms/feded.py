@@ -35,6 +35,7 @@ from grandrounds.errors import ConfigError
 from grandrounds.federation.learner import Loss
 from grandrounds.federation.payloads import Compression
 from grandrounds.federation.quantize import Form
+from grandrounds.federation.shares import FEW, clipped
 from grandrounds.tasks.abilities import SingleLabel
 from grandrounds.tasks.task import NO_CLASS
 
@@ -89,7 +90,8 @@ class FedED(Algorithm):
         return ("fp32", "fp16", "int8")
 
     def round(self, server: Server, cohort: Cohort) -> None:
-        seen = {r.site.site: r.payload for r in cohort.ask(self.count)} if self.vote == "counts" else {}
+        counted = {r.site.site: r.payload.values for r in cohort.ask(self.count)} if self.vote == "counts" else {}
+        seen = capped(counted)
         last = server.tensors(LAST)
         replies = self._ask(server, cohort, last)
         if self.vote == "counts":
@@ -231,7 +233,18 @@ def class_say(counts: Tensor) -> Tensor:
     return counts.double() / (counts.double() + 20)
 
 
-def _counts_of(reply: Reply[Predictions] | Reply[PredictedLabels], seen: Mapping[str, LabelCounts]) -> Tensor:
+def capped(seen: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Label counts; those of a site that tells of more than all others together are scaled to as many as theirs: nobody
+    can check them, and the bias of all sites together would be its own."""
+    totals = {site: float(counts.double().sum()) for site, counts in seen.items()}
+    kept = clipped(totals, 0.5) if len(totals) >= FEW else totals
+    return {
+        site: counts if kept[site] == totals[site] else counts.double() * (kept[site] / totals[site])
+        for site, counts in seen.items()
+    }
+
+
+def _counts_of(reply: Reply[Predictions] | Reply[PredictedLabels], seen: Mapping[str, Tensor]) -> Tensor:
     """The site's label counts; a site that refused to send them counts as having seen a little of every class."""
     classes = len(reply.site.labels)
-    return seen[reply.site.site].values if reply.site.site in seen else torch.full((classes,), 20)
+    return seen[reply.site.site] if reply.site.site in seen else torch.full((classes,), 20)

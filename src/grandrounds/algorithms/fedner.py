@@ -88,7 +88,7 @@ class FedNER(Algorithm):
         tables: Mapping[str, tuple[Tensor, Rows]] = {}
         for iteration in range(self.iterations):
             shared = self._shared(server)
-            asked = {site: (shared, size, iteration) for site, size in sizes.items()}
+            asked = {site: (shared, size) for site, size in sizes.items()}
             gradient = mean(cohort.ask_each(self.learn, asked))  # Eq. 2
             tables = {
                 name: (rows.whole(server.model.get_parameter(name), tables.get(name)), rows)
@@ -99,8 +99,9 @@ class FedNER(Algorithm):
             server.step(optimizer, (iteration + 1) / self.iterations)
 
     @on_site
-    def learn(self, site: Site, shared: Parameters, size: int, iteration: int) -> Gradients:
-        """PlatformUpdate of Algorithm 1."""
+    def learn(self, site: Site, shared: Parameters, size: int) -> Gradients:
+        """PlatformUpdate of Algorithm 1. Which mini-batch it is follows from the exchange, whoever asks."""
+        iteration = site.exchange - 1
         self._put_together(site, shared)
         own = list(self._parameters(site.model, shared=False))
         optimizer = site.optimizer(own) if own else None
@@ -108,7 +109,7 @@ class FedNER(Algorithm):
             site.recall(OPTIMIZER, optimizer)
             site.reset_rates(optimizer)
         with sparse_gradients(site.model, self.shared):
-            site.backward(site.minibatch(size, (site.round - 1) * self.iterations + iteration), 0)
+            site.backward(site.minibatch(size, (site.round - 1) * self.iterations + iteration, self.batch), 0)
         gradients = Gradients.of(site.model, self.shared)
         if optimizer is not None:
             site.step(optimizer, (iteration + 1) / self.iterations)

@@ -38,14 +38,15 @@ def init(enrolment: EnrolmentArgument) -> None:
     require_flower()
     from grandrounds.deployment.enrolment import read_enrolment
     from grandrounds.deployment.keys import fingerprint, make_key
-    from grandrounds.deployment.signed import check_enrolment
+    from grandrounds.deployment.signed import check_enrolment, check_received
 
     ours = read_enrolment(enrolment)
     if ours.key.exists():
         raise GrandRoundsError(
-            f"'{ours.key}' exists already; its public half is '{ours.public_key}'. To replace it, delete it first and "
-            "send the coordinator the new one"
+            f"'{ours.key}' exists already; its public half is '{ours.public_key}'. To replace it, move '{ours.state}' "
+            "away first and send the coordinator the new one"
         )
+    check_received(ours.folder, ours.state, ours.site.model_fields_set)
     for what, mark in check_enrolment(ours.folder, ours.site.name, ours.state, ours.site.insecure).items():
         out.print(f"the {what} has the fingerprint {mark}: compare it with the coordinator's", soft_wrap=True)
     ours.key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -5,18 +5,22 @@ enrolment.sig       its signature
 private/seen.json   the fingerprints as they were when this site first used them
 
 Whoever swaps all of it can sign, too: so people compare fingerprints, which `federation create` and `site init` show.
+What is the site's own must not come with it: `site init` looks before anything of it is used.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Set
 from hashlib import file_digest, sha256
 from pathlib import Path
 
 from grandrounds.deployment.keys import certificate_fingerprint, certificate_key, read_private, sign, signed_by
 from grandrounds.errors import ConfigError, GrandRoundsError
 
+FROM_COORDINATOR = frozenset({"name", "coordinator", "insecure"})
+"""What it writes into site.toml."""
 STATEMENT, SIGNATURE, SEEN = "enrolment.json", "enrolment.sig", "seen.json"
 
 
@@ -58,6 +62,24 @@ def check_enrolment(folder: Path, site: str, state: Path, insecure: bool) -> dic
             f"{found.get(changed)}. Ask the coordinator; if it reads you the new one, delete '{seen}'"
         )
     return found
+
+
+def check_received(folder: Path, state: Path, said: Set[str]) -> None:
+    """GrandRoundsError where a coordinator sent what is the site's own: a policy that is accepted already, keys of
+    other sites, modules to import; or a link, through which we would write elsewhere. `said` are the keys of its
+    site.toml."""
+    if links := sorted(str(path) for path in folder.rglob("*") if path.is_symlink()):
+        raise GrandRoundsError(f"'{links[0]}' is a link, and an enrolment holds files alone; ask the coordinator")
+    if state.exists():
+        raise GrandRoundsError(
+            f"'{state}' is this site's own and exists already: it came with the enrolment, or is left of an earlier "
+            "one. Look at it, delete it, and run the same command again"
+        )
+    if own := sorted(said - FROM_COORDINATOR):
+        raise GrandRoundsError(
+            f"'{folder / 'site.toml'}' says {', '.join(own)}, which is for this site to say and not for the "
+            "coordinator: take it out, run the same command again, and add afterwards what you want there"
+        )
 
 
 def _check_signature(folder: Path, wanted: dict[str, str]) -> None:

@@ -102,7 +102,8 @@ def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], No
         check_log(log, noted, key.public_key())
     audit = Audit(log)
     rounds = config.federation
-    ledger = SiteLedger(log, rounds.rounds, config.make_algorithm(), rounds.checkpoint_every)
+    always = rounds.fraction == 1 and (rounds.aggregate == "mean" or not rounds.leave_out_after)
+    ledger = SiteLedger(log, rounds.rounds, config.make_algorithm(), rounds.checkpoint_every, always)
     comes = config.shares_model and site_data.policy.receive_model
     final_model = FinalModelFolder(terms, state / MODEL) if comes else None
     runner = make_runner(enrolment, holding)

@@ -481,10 +481,13 @@ class Site(Learner):
         """Bytes that all sites know and the coordinator does not, for keyed digests; needs `needs_secret`."""
         return self._secret()
 
-    def minibatch(self, size: int, step: int) -> Any:
-        """The step-th mini-batch of an endless run of shuffled epochs: a function of (seed, site, step)."""
+    def minibatch(self, size: int, step: int, most: int | None = None) -> Any:
+        """The step-th mini-batch of an endless run of shuffled epochs: a function of (seed, site, step). `most` is the
+        size that the terms give all sites together."""
         if size < self._least_batch:  # whoever asks chooses the size, and a gradient of one sentence shows its words
             raise RefusalError(f"the site's policy lets gradients of {self._least_batch} examples leave, not of {size}")
+        if most is not None and size > most:
+            raise RefusalError(f"the terms' mini-batches have {most} examples at all sites together, not {size} at one")
         split = self._drawn(self._split("train"), derive(self.spec.seed, self.who, "minibatch drawn", step))
         place = np.arange(step * size, (step + 1) * size)
         orders = {

@@ -44,7 +44,10 @@ from grandrounds.runs.provenance import provenance
 from grandrounds.runs.results import Result, Round
 from grandrounds.setup.server import ServerSetup
 from grandrounds.tasks.saved import save_model
-from grandrounds.tasks.task import Task
+from grandrounds.tasks.task import Counts, Task
+
+MOST_COUNTED = 1 << 53
+"""Of anything: what JSON's numbers can say."""
 
 COUNTED = ("steps", "examples", "server_steps", "server_examples", "bytes_up", "bytes_down")
 """What rounds add up to: the work of sites and server together, the server's part of it, and what travelled."""
@@ -266,8 +269,26 @@ class RoundLoop:
             except AbandonedError as problem:
                 self.watcher.say(f"no score on {split}: {problem}")
                 continue
-            scores[split] = _checked(task, summary({who: task.score(counts) for who, counts in counted.items()}))
+            found = self._usable(counted, split, round)
+            if found or not counted:
+                scores[split] = _checked(task, summary(found))
         return scores
+
+    def _usable(self, counted: Mapping[str, Counts], split: str, round: int) -> dict[str, dict[str, Any]]:
+        """The scores of those whose counts make one; a site that sends others is named, and the rest goes on."""
+        found, sites, problem = dict[str, dict[str, Any]](), {site.site for site in self.sites}, None
+        for who, counts in counted.items():
+            try:
+                if who in sites and not all(0 <= count <= MOST_COUNTED for count in counts.values()):
+                    raise ValueError("no counts")
+                found[who] = self.setup.spec.task.score(counts)
+            except Exception as error:
+                problem, why = error, f"rejected: its counts make no score ({type(error).__name__})"
+                self.audit.write(round=round, site=who, event=why)
+                self.watcher.say(f"no score of '{who}' on {split}: {why}")
+        if problem is not None and not found and (len(counted) > 1 or not sites.issuperset(counted)):
+            raise problem  # a bug must not look like a lost site
+        return found
 
     def _judge(self, round: int, scores: Mapping[str, Score]) -> bool:
         """Whether this is the best round so far by validation; the test set has no say."""

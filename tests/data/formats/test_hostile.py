@@ -38,7 +38,7 @@ def grows(make: Callable[[int], Callable[[], object]], size: int) -> float:
 
 
 def hostile_row(size: int) -> Callable[[], object]:
-    line = "1|a" + "|1" * size + "|x"
+    line = "1|a|b|" + "x" * size + "|1|"
     return lambda: list(ade.parse(line, Path("DRUG-AE.rel"), Counter()))
 
 

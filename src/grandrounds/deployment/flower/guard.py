@@ -33,7 +33,8 @@ PUSH, MOST_MESSAGE = "/v1/fleet/push-messages", 1 << 20
 """Where a reply is announced: what it is to, and the digests of its pieces."""
 MOST_IN_FLIGHT = 2 * MOST_BODY
 """Bytes of one site's requests at a time: its pieces come one or two at once."""
-MOST_AT_ONCE, MOST_CONNECTIONS = 256, 1000
+MOST_AT_ONCE, MOST_OF_ONE, MOST_CONNECTIONS = 256, 32, 1000
+"""Requests at a time, those of one site, and connections."""
 MOST_LINES = 1000
 """Kinds of refusals in the log."""
 Refusal = tuple[int, str]
@@ -52,7 +53,7 @@ class Guard:
         """`keys` are the sites', in PEM; `say` hears who was refused, and why."""
         self._app, self._secret, self._say = app, secret.encode(), say
         self._keys = {base64.b64encode(key.encode()): (site, _public(key)) for site, key in (keys or {}).items()}
-        self._busy, self._in_flight = 0, Counter[str]()
+        self._busy, self._in_flight = Counter[str](), Counter[str]()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -64,7 +65,7 @@ class Guard:
         headers = dict(scope["headers"])
         who, refusal = self._who(headers), self._refusal(scope)
         size = int(headers.get(b"content-length", b"0")) if refusal is None and who else 0
-        if refusal is None and (self._busy >= MOST_AT_ONCE or self._in_flight[who] + size > MOST_IN_FLIGHT):
+        if refusal is None and self._is_busy(who, size):
             refusal = 503, "busy"
         if refusal is not None:
             status, why = refusal
@@ -73,13 +74,18 @@ class Guard:
             await send({"type": "http.response.start", "status": status, "headers": answer})
             await send({"type": "http.response.body", "body": why.encode()})
             return
-        self._busy += 1
+        self._busy[who] += 1
         self._in_flight[who] += size
         try:
             await self._app(scope, receive, send)
         finally:
-            self._busy -= 1
+            self._busy[who] -= 1
             self._in_flight[who] -= size
+
+    def _is_busy(self, who: str, size: int) -> bool:
+        """Whether there is no place for it: whoever sends its bodies slowly keeps its own place alone."""
+        mine = who and (self._busy[who] >= MOST_OF_ONE or self._in_flight[who] + size > MOST_IN_FLIGHT)
+        return bool(mine) or self._busy.total() >= MOST_AT_ONCE
 
     def _who(self, headers: Mapping[bytes, bytes]) -> str:
         """The site whose key it shows; empty: none of them."""

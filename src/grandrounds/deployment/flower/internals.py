@@ -70,8 +70,10 @@ def run_superlink(
     from flwr.superlink.cli.flower_superlink import flower_superlink
     from flwr.superlink.servicer.fleet import fleet_handlers
 
+    from grandrounds.deployment.flower.connections import Connection
+
     extensions.get_middleware = middleware
-    uvicorn.run = partial(uvicorn.run, limit_concurrency=connections)
+    uvicorn.run = partial(uvicorn.run, limit_concurrency=connections, http=Connection, ws="none")
     handlers = fleet_handlers.push_messages, fleet_handlers.push_object
     fleet_handlers.push_messages, fleet_handlers.push_object = replaced(*handlers)
     flower_superlink()
