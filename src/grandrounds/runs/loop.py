@@ -34,6 +34,8 @@ from grandrounds.federation.coordinator import (
 from grandrounds.federation.exchange import Transport
 from grandrounds.federation.learner import VALIDATION, Server, save_outcomes
 from grandrounds.federation.payloads import Packed, Parameters
+from grandrounds.federation.privacy.site import from_the_seed, from_the_system, noise_of
+from grandrounds.federation.privacy.updates import SiteNoise
 from grandrounds.federation.seeds import generator
 from grandrounds.federation.shares import sentences
 from grandrounds.metrics.score import Score
@@ -106,6 +108,7 @@ class RoundLoop:
             largest_share=config.federation.largest_share,
             rule=config.federation.rule(),
             registered=len(self.sites),
+            site_noise=self._site_noise(simulated=terms is None),
             public=setup.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
         )
@@ -121,6 +124,14 @@ class RoundLoop:
             self._round(self.progress.round + 1)
         self._select()
         return self._conclude()
+
+    def _site_noise(self, simulated: bool) -> Callable[[int, int], SiteNoise] | None:
+        """Where whole sites are private; in a simulation the seed's, between hosts the system's."""
+        if (plan := self.config.privacy_plan) is None or plan.unit != "site":
+            return None
+        randomness = from_the_seed(self.config.seed) if simulated else from_the_system
+        noise, clip = noise_of(plan, 1.0, plan.rounds), plan.settings.clip
+        return lambda round, exchange: SiteNoise(noise, clip, randomness("server", round, exchange))
 
     def _begin(self) -> None:
         """Start anew, or from the last good checkpoint."""
