@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib.util import find_spec
-from math import ceil, floor, inf, log10
+from math import ceil, expm1, floor, inf, log10, sqrt
 from typing import Any, NamedTuple
 
 from grandrounds.errors import ConfigError
@@ -19,7 +19,9 @@ INTERVAL = 1e-3
 """Of the discretised privacy loss: within 0.1% of ten times finer, and ten times as fast."""
 COARSE = 1e-2
 """For the first guesses of a search."""
-MOST_NOISE = 1e4
+MOST_NOISE, MOST_STEPS = 1e4, 10**6
+MOST_LOSS = 500.0
+"""A larger privacy loss is infinite to us: it would take gigabytes to say how large it is."""
 
 
 class Draw(NamedTuple):
@@ -102,12 +104,24 @@ def _bracket(target: float, delta: float, rate: float, steps: int) -> tuple[floa
 def _epsilon(draws: tuple[Draw, ...], delta: float, interval: float) -> float:
     if not draws:
         return 0.0
+    if sum(d.steps for d in draws) > MOST_STEPS or _typical_loss(draws) > MOST_LOSS:
+        return inf
     composed: Any = None
     for draw in draws:
         one = _distribution(draw.noise, draw.rate, interval).self_compose(draw.steps)
         composed = one if composed is None else composed.compose(one)
     found = float(composed.get_epsilon_for_delta(delta))
     return found if found == found else inf
+
+
+def _typical_loss(draws: tuple[Draw, ...]) -> float:
+    """By the central limit theorem (Bu et al., 2020: mu = q sqrt(T (e^(1 / sigma^2) - 1))), six deviations up; no more
+    than without sampling."""
+    square = 0.0
+    for noise, rate, steps in draws:
+        whole = noise**-2
+        square += steps * (min(whole, rate**2 * expm1(whole)) if whole < 50 else whole)
+    return square / 2 + 6 * sqrt(square)
 
 
 @lru_cache(maxsize=64)

@@ -65,8 +65,8 @@ def _of_sites(c: Combination) -> str:
         )
     if c.aggregate != "mean":
         return (
-            f"privacy.unit = 'site' has noise for a mean, and one site may change federation.aggregate = '{c.aggregate}' "
-            "by more; leave one of them out"
+            f"privacy.unit = 'site' has noise for a mean, and federation.aggregate = '{c.aggregate}' is none: one site "
+            "may change it by more; leave one of them out"
         )
     if c.compression != "fp32":
         return (
