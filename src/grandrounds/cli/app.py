@@ -20,6 +20,7 @@ from grandrounds.cli import (
     init,
     link,
     map,
+    privacy,
     report,
     reproduce,
     run,
@@ -56,6 +57,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(vocabulary.app, name="vocabulary")
 app.add_typer(link.app, name="link")
 app.add_typer(audit.app, name="audit")
+app.add_typer(privacy.app, name="privacy")
 
 
 def _version(wanted: bool) -> None:

@@ -85,16 +85,18 @@ class RoundLoop:
         watcher: Watcher,
         terms: str | None = None,
         hand_out: Callable[[Packed, int, Audit], None] | None = None,
+        spent: Callable[[str], float] | None = None,
     ) -> None:
         """`terms` is the digest of what all sites must agree on; by default the config's. `hand_out` gives sites the
-        selected weights after the last round, and logs it; on one machine there is nobody to give them to."""
+        selected weights after the last round, and logs it; on one machine there is nobody to give them to. `spent` is
+        the epsilon of a site whose ledger is here."""
         self.config, self.folder, self.setup, self.watcher = config, folder, setup, watcher
         self.algorithm = config.make_algorithm()
         self.sites = list(sites)
         self.server = Server(setup.spec, setup.splits, setup.model)
         self.checkpoints = Checkpoints(folder.checkpoints, watcher.say)
         self.audit = Audit(folder.path / "audit.jsonl")
-        self.transport, self._hand_out = transport, hand_out
+        self.transport, self._hand_out, self._spent = transport, hand_out, spent
         self.ledger = Ledger()
         self.federation = Federation(
             algorithm=self.algorithm,
@@ -206,6 +208,7 @@ class RoundLoop:
                     "diagnostics": diagnostics,
                     "norms": cohort.traffic.norms,
                     "outliers": cohort.traffic.outliers,
+                    "epsilon": {} if self._spent is None else {site.site: self._spent(site.site) for site in chosen},
                 }.items()
                 if some
             },

@@ -6,10 +6,10 @@ Every process of a run builds the same from the same config; only a learnt vocab
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -28,6 +28,7 @@ from grandrounds.federation.payloads import Expected, VocabularyCounts
 from grandrounds.federation.policy import Policy
 from grandrounds.federation.privacy.ledger import SpendingLedger
 from grandrounds.federation.privacy.runner import PrivacyRunner
+from grandrounds.federation.privacy.settings import Unit
 from grandrounds.federation.privacy.site import check_patients, from_the_seed
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.public_sets import PublicSetCache
@@ -76,10 +77,18 @@ def privacy_runner(config: Config, folder: Path) -> PrivacyRunner | None:
     if (plan := config.privacy_plan) is None:
         return None
 
-    def ledger(site: str) -> SpendingLedger:
-        return SpendingLedger(folder / PRIVACY / f"{quote(site, safe=' ')}.jsonl", plan.unit, repeatable=True)
+    return PrivacyRunner(plan, cache(partial(_ledger, folder, plan.unit)), from_the_seed(config.seed))
 
-    return PrivacyRunner(plan, cache(ledger), from_the_seed(config.seed))
+
+def spent_by(config: Config, folder: Path) -> Callable[[str], float] | None:
+    """Epsilon that a simulated site has spent so far."""
+    if (plan := config.privacy_plan) is None:
+        return None
+    return lambda site: round(_ledger(folder, plan.unit, site).epsilon(plan.settings.delta), 4)
+
+
+def _ledger(folder: Path, unit: Unit, site: str) -> SpendingLedger:
+    return SpendingLedger(folder / PRIVACY / f"{quote(site, safe=' ')}.jsonl", unit, repeatable=True)
 
 
 def prepare(config: Config, base: Path, folder: Path) -> Simulation:

@@ -53,9 +53,7 @@ class SpendingLedger:
 
     def lines(self) -> list[dict[str, Any]]:
         """Of what was spent; GrandRoundsError where the file was edited, or counts by another unit."""
-        if not self.path.exists():
-            return []
-        lines = [line for line in _read(self.path) if line.get("event") == SPENT]
+        lines = spent_lines(self.path) if self.path.exists() else []
         for line in lines:
             if line["unit"] != self._unit:
                 raise RefusalError(
@@ -110,12 +108,20 @@ class SpendingLedger:
             raise disk_error(error, self.path) from error
 
 
+def spent_lines(path: Path) -> list[dict[str, Any]]:
+    """What was spent; GrandRoundsError where a line was edited."""
+    return [line for line in _read(path) if line.get("event") == SPENT]
+
+
 def draws_of(lines: Sequence[Mapping[str, Any]]) -> list[Draw]:
     return [Draw(float(line["noise"]), float(line["rate"]), int(line["steps"])) for line in lines]
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise GrandRoundsError(f"cannot read the privacy ledger '{path}': {error.strerror}") from error
     whole = data[: data.rfind(b"\n") + 1]  # a line torn by a crash: its noise was never drawn
     if whole == data:
         verify(path)

@@ -30,7 +30,7 @@ class PrivacyRunner:
     ) -> None:
         """`ledger` opens a site's. `replies` is where they are kept, so that the same ask has the same noise; None
         where it comes from the seed anyway."""
-        self.plan, self._ledger, self._randomness, self._replies = plan, ledger, randomness, replies
+        self.plan, self.ledger, self._randomness, self._replies = plan, ledger, randomness, replies
 
     def at(self, ask: Ask, registered: Mapping[str, int], policy: Policy) -> SitePrivacy:
         settings = self.plan.settings
@@ -38,7 +38,7 @@ class PrivacyRunner:
         if policy.epsilon is not None:
             limits = [Limit(policy.epsilon, policy.delta or settings.delta, "this site's policy")]
         named = {"run": ask.config[:16], **ask.where, "ask": ask_digest(ask)}
-        return SitePrivacy(self.plan, registered, self._ledger(ask.site), limits, named, self._randomness)
+        return SitePrivacy(self.plan, registered, self.ledger(ask.site), limits, named, self._randomness)
 
     def reply(self, ask: Ask) -> Answer | None:
         """What this ask was answered, if it was."""
