@@ -40,7 +40,8 @@ def open_privacy(enrolment: Enrolment) -> PrivacyRunner | None:
         write_heads(noted, {enrolment.site.name: SignedHead.of(head, key)})
 
     ledger = SpendingLedger(path, plan.unit, changed=sign)
-    return PrivacyRunner(plan, lambda site: ledger, from_the_system, enrolment.state / REPLIES)
+    kept = enrolment.terms.config.federation.checkpoint_every + 1  # a coordinator goes back to its last checkpoint
+    return PrivacyRunner(plan, lambda site: ledger, from_the_system, enrolment.state / REPLIES, kept)
 
 
 @contextmanager

@@ -49,7 +49,9 @@ def mean(replies: Iterable[Reply[M]]) -> M:
             one.add(part, reply, total)
     if not running:
         raise GrandRoundsError("a mean needs at least one reply")
-    means: tuple[Payload, ...] = tuple(reply.aggregation.noised(one.payload(), most / total) for one in running)
+    means: tuple[Payload, ...] = tuple(
+        reply.aggregation.noised(one.payload(), most / total if total else 1.0) for one in running
+    )
     for one in running:
         reply.aggregation.report(one.norms)
     return cast("M", means if several else means[0])

@@ -114,6 +114,7 @@ class RoundLoop:
             public=setup.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
         )
+        self._simulated = terms is None
         self.objective = setup.spec.task.objective
         self.progress = Progress()
         self.provenance = provenance()
@@ -142,6 +143,8 @@ class RoundLoop:
         # ConfigError here, not after the first site has trained, where a site has not registered what weights go by
         for sentence in sentences(self.sites, self.federation.weight_by, self.federation.largest_share):
             self.watcher.say(sentence)
+        if (plan := self.config.privacy_plan) is not None:
+            self.watcher.say(plan.sentence(self._simulated))
         saved = self.checkpoints.last() if any(self.folder.checkpoints.glob("round-*")) else None
         self.ledger.pinned = self.checkpoints.pinned()  # a start that asks sites must not make them forget
         cohort = self._cohort(self.sites, 0)

@@ -16,9 +16,6 @@ from grandrounds.federation.privacy.ledger import Limit, SpendingLedger
 from grandrounds.federation.privacy.settings import Plan
 from grandrounds.federation.privacy.site import Randomness, SitePrivacy
 
-KEPT_ROUNDS = 2
-"""Of replies: a coordinator goes back to its last checkpoint, not farther."""
-
 
 class PrivacyRunner:
     def __init__(
@@ -27,10 +24,17 @@ class PrivacyRunner:
         ledger: Callable[[str], SpendingLedger],
         randomness: Randomness,
         replies: Path | None = None,
+        kept_rounds: int = 2,
     ) -> None:
-        """`ledger` opens a site's. `replies` is where they are kept, so that the same ask has the same noise; None
-        where it comes from the seed anyway."""
-        self.plan, self.ledger, self._randomness, self._replies = plan, ledger, randomness, replies
+        """`ledger` opens a site's. `replies` is where those of the last rounds are kept, so that the same ask has the
+        same noise; None where it comes from the seed anyway."""
+        self.plan, self.ledger, self._randomness, self._replies, self._kept_rounds = (
+            plan,
+            ledger,
+            randomness,
+            replies,
+            kept_rounds,
+        )
 
     def at(self, ask: Ask, registered: Mapping[str, int], policy: Policy) -> SitePrivacy:
         settings = self.plan.settings
@@ -63,7 +67,7 @@ class PrivacyRunner:
         note = {**answer.note(), "payloads": len(answer.payloads)}
         write_whole(folder / "note.json", json.dumps(note).encode())
         for old in self._replies.glob("[0-9]*"):
-            if int(old.name.partition("-")[0]) <= ask.round - KEPT_ROUNDS:
+            if int(old.name.partition("-")[0]) <= ask.round - self._kept_rounds:
                 shutil.rmtree(old, ignore_errors=True)
 
     def _folder(self, ask: Ask) -> Path:

@@ -49,6 +49,14 @@ class Plan:
         most = min(rounds, ceil(expected + 2 * sqrt(expected * (1 - fraction))))
         return cls(settings, most, exchanges)
 
+    def sentence(self, simulated: bool) -> str:
+        """What a run says of its noise before round 1."""
+        s = self.settings
+        said = f"privacy by {s.unit}: at most epsilon {s.epsilon:g} at delta {s.delta:g} for each site"
+        if simulated:
+            return f"{said}; its noise comes from the seed, so whoever has the seed can subtract it: an experiment only"
+        return f"{said}; its noise comes from the systems' randomness, so this run can't be repeated"
+
     @property
     def unit(self) -> Unit:
         assert self.settings.unit != "none"  # there is no plan then
