@@ -52,7 +52,7 @@ def config_page() -> str:
 
 SECTIONS: dict[str, type] = {
     name: SiteSection if name == "sites" else type(Config.model_fields[name].default)
-    for name in ("data", "partition", "sites", "model", "training", "server", "federation")
+    for name in ("data", "partition", "sites", "model", "training", "server", "federation", "privacy")
 }
 
 

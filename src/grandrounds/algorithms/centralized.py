@@ -6,8 +6,12 @@ from typing import ClassVar
 
 from grandrounds import algorithm
 from grandrounds.algorithms.fedavg import FedAvg
+from grandrounds.federation.privacy.settings import Unit
 
 
 @algorithm("centralized")
 class Centralized(FedAvg):
     pooled: ClassVar[bool] = True
+
+    def unaccounted(self, unit: Unit) -> str:
+        return "there is one site only, and no other that could hide it" if unit == "site" else ""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from grandrounds import Cohort, Parameters, Reply, Server, algorithm
 from grandrounds.algorithms.fedavg import FedAvg
+from grandrounds.federation.privacy.settings import Unit
 
 
 @algorithm("fedatt")
@@ -25,6 +26,9 @@ class FedAtt(FedAvg):
     """Spectral, for matrices, in the paper."""
     noise: float = 0.0
     """Standard deviation of Gaussian noise on the new weights; 0.001 in the paper, for privacy."""
+
+    def unaccounted(self, unit: Unit) -> str:
+        return "a site's weight depends on its update, so no share of it is known" if unit == "site" else ""
 
     def merge(self, server: Server, cohort: Cohort) -> Parameters:
         weights = Parameters.of(server.model)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 from grandrounds import Algorithm, Cohort, Parameters, Server, Site, algorithm, mean, on_site
+from grandrounds.federation.privacy.settings import Unit
 
 
 @algorithm("fedavg")
 class FedAvg(Algorithm):
     trains_server: ClassVar[bool] = True
     server_epochs: ClassVar[int | None] = 0
+
+    def unaccounted(self, unit: Unit) -> str:
+        return ""
 
     def round(self, server: Server, cohort: Cohort) -> None:
         server.load(self.merge(server, cohort))

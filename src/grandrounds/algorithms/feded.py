@@ -34,6 +34,7 @@ from grandrounds import (
 from grandrounds.errors import ConfigError
 from grandrounds.federation.learner import Loss
 from grandrounds.federation.payloads import Compression
+from grandrounds.federation.privacy.settings import Unit
 from grandrounds.federation.quantize import Form
 from grandrounds.federation.shares import FEW, clipped
 from grandrounds.tasks.abilities import SingleLabel
@@ -88,6 +89,13 @@ class FedED(Algorithm):
 
     def encodings(self) -> Sequence[Compression]:
         return ("fp32", "fp16", "int8")
+
+    def unaccounted(self, unit: Unit) -> str:
+        if self.vote == "counts":
+            return "algorithm.vote = 'counts' sends how many examples have each label, without noise"
+        if unit == "site" and self.upload != "labels":
+            return "noise is for votes: set algorithm.upload = 'labels' and algorithm.average = 'probabilities'"
+        return ""
 
     def round(self, server: Server, cohort: Cohort) -> None:
         counted = {r.site.site: r.payload.values for r in cohort.ask(self.count)} if self.vote == "counts" else {}

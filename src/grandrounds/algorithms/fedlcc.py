@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from grandrounds import Cohort, Parameters, Scores, Server, Site, TensorState, algorithm, on_site
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.federation.learner import Loss
+from grandrounds.federation.privacy.settings import Unit
 from grandrounds.tasks.abilities import Bagged, Localized
 from grandrounds.tasks.task import Reading, Task
 
@@ -39,6 +40,9 @@ class FedLCC(FedAvg):
     paper; False: from a second pass without dropout, as those of the two frozen networks do."""
     diagnostics: bool = False
     """Whether sites report after each round what the contrast was in their training: one more exchange of `scores`."""
+
+    def unaccounted(self, unit: Unit) -> str:
+        return "algorithm.diagnostics sends what the contrast was on training data" if self.diagnostics else ""
 
     @on_site
     def train(self, site: Site, parameters: Parameters) -> Parameters:

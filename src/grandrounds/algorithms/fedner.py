@@ -32,6 +32,7 @@ from grandrounds import (
     on_site,
 )
 from grandrounds.errors import ConfigError, unknown
+from grandrounds.federation.privacy.settings import Unit
 from grandrounds.federation.rows import Rows, sparse_gradients
 from grandrounds.tasks.task import Counts
 
@@ -48,6 +49,9 @@ class FedNER(Algorithm):
     """N: sentences of an iteration, of all sites together; instead of training.batch_size."""
     iterations: Annotated[int, Field(ge=1)] = 50
     """Of a round."""
+    private_embeddings: bool | None = None
+    """Whether embeddings stay at a site, too; by default where [privacy] is set. Noise would reach every row of a
+    table, and rows without noise show which words a batch has."""
 
     def fitted(self, private: Mapping[str, Sequence[str]]) -> Algorithm:
         if isinstance(self.private, tuple):
@@ -60,7 +64,12 @@ class FedNER(Algorithm):
             raise ConfigError(f"algorithm.private: {known}; or name parts in a list")
         return replace(self, private=tuple(private[split]))
 
+    def protected(self) -> Algorithm:
+        return self if self.private_embeddings is not None else replace(self, private_embeddings=True)
+
     def shared(self, name: str) -> bool:
+        if self.private_embeddings and {"embeddings", "words"} & set(name.split(".")):
+            return False
         return not any(name == part or name.startswith(f"{part}.") for part in self.private or ())
 
     def labels_may_differ(self) -> bool:
@@ -73,10 +82,17 @@ class FedNER(Algorithm):
                 tops = {module.partition(".")[0] for module in modules}
                 raise ConfigError(f"algorithm.private: {unknown('part of the model', part, tops)}")
         if not any(self.shared(name) for name in parameters):
-            raise ConfigError("algorithm.private names all of the model: nothing is learnt together; take local_only")
+            raise ConfigError(
+                "algorithm.private names all of the model"
+                + (" but the embeddings, which privacy keeps at a site" if self.private_embeddings else "")
+                + ": nothing is learnt together; take local_only"
+            )
 
     def exchanges(self) -> int:
         return self.iterations
+
+    def unaccounted(self, unit: Unit) -> str:
+        return "rows of embeddings leave as they are, and with them the words of a batch" if unit == "site" else ""
 
     def start(self, server: Server, cohort: Cohort) -> None:
         server.state[SHARED] = server.optimizer(self._parameters(server.model, shared=True))

@@ -35,6 +35,7 @@ from grandrounds import (
     on_site,
 )
 from grandrounds.federation.payloads import DIGEST_BYTES
+from grandrounds.federation.privacy.settings import Unit
 from grandrounds.tasks.abilities import Bagged
 from grandrounds.tasks.task import NONE
 
@@ -52,6 +53,9 @@ class LazyMIL(Algorithm):
     2); "own": NA facts do not travel, and each site trains on its own choice for each."""
     choose: Literal["surest", "random"] = "surest"
     """Which of a fact's sentences to train on: Eq. 2, or for comparison a random one, each with equal chance."""
+
+    def unaccounted(self, unit: Unit) -> str:
+        return "which facts a site has, and how confident it is, leaves without noise ('bag_scores')"
 
     def round(self, server: Server, cohort: Cohort) -> None:
         scores = {r.site.site: r.payload for r in cohort.ask(self.score, Parameters.of(server.model))}

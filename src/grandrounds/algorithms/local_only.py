@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from grandrounds import Algorithm, Cohort, Done, Scores, Server, Site, algorithm, on_site
+from grandrounds.federation.privacy.settings import Unit
 from grandrounds.tasks.task import Counts
 
 
@@ -18,6 +19,9 @@ class LocalOnly(Algorithm):
 
     def labels_may_differ(self) -> bool:
         return True
+
+    def unaccounted(self, unit: Unit) -> str:
+        return "no model leaves a site, so there is nothing to hide" if unit == "site" else ""
 
     def round(self, server: Server, cohort: Cohort) -> None:
         cohort.ask(self.train)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from grandrounds import Algorithm, Cohort, Server, algorithm
+from grandrounds.federation.privacy.settings import Unit
 
 
 @algorithm("validation_only")
@@ -13,6 +14,9 @@ class ValidationOnly(Algorithm):
 
     def shared(self, name: str) -> bool:
         return False
+
+    def unaccounted(self, unit: Unit) -> str:
+        return "no site is asked for anything, so there is nothing to hide"
 
     def round(self, server: Server, cohort: Cohort) -> None:
         server.train("public")

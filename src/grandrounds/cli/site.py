@@ -156,9 +156,11 @@ def _say(sentence: str) -> None:
 
 def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
     from grandrounds.deployment.dry_run import dry_run, tables_of_words
+    from grandrounds.deployment.spending import outlook, played
 
-    with waiting("playing a round at home"):
-        uploads = dry_run(ours, holding)
+    with played(ours.terms.config.privacy_plan) as privacy, waiting("playing a round at home"):
+        uploads = dry_run(ours, holding, privacy)
+        spending = [] if privacy is None else outlook(ours, privacy, holding.site_data.policy)
     if as_json:
         show_json([vars(upload) for upload in uploads])
         return
@@ -181,6 +183,8 @@ def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
             upload.refused or "may leave",
         )
     out.print(table)
+    for sentence in spending:
+        out.print(sentence, soft_wrap=True)
     for name in tables_of_words(ours, uploads):
         out.print(
             f"{name} has a row for each word piece: whoever gets it sees which of them this site's text has, by the "

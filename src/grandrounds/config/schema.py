@@ -29,6 +29,9 @@ from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.contract import Algorithm, make_algorithm
 from grandrounds.federation.learner import LearnerSpec
 from grandrounds.federation.payloads import Compression
+from grandrounds.federation.privacy.accounting import check_installed
+from grandrounds.federation.privacy.combinations import Combination, refusal
+from grandrounds.federation.privacy.settings import Plan, Privacy, Unit
 from grandrounds.federation.robust import Aggregate, Rule
 from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
@@ -305,6 +308,7 @@ class Config(Section):
     federation: Rounds = Rounds()
     algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedavg"})
     """The name of the algorithm, and its own options."""
+    privacy: Privacy = Privacy()
     compare: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """[compare.<name>]: overrides for that arm of `compare`."""
 
@@ -465,6 +469,7 @@ class Config(Section):
     def make_algorithm(self) -> Algorithm:
         options = dict(self.algorithm)
         made, task = make_algorithm(str(options.pop("name", "")), options), TASKS[self.task["name"]]
+        made = made if self.privacy.unit == "none" else made.protected()
         if issubclass(task, PrivateParts):
             return made.fitted(task.private_parts(self.task_options(), self.model.encoder))
         return made.fitted({})
@@ -501,6 +506,8 @@ class Config(Section):
             require("federation.stop_at_f1", ExtractionTask, task)
         if self.federation.stop_at_f1 and "test" not in self.federation.evaluate_on:
             raise ConfigError("federation.stop_at_f1 is about the test F1: add 'test' to federation.evaluate_on")
+        if self.privacy.unit != "none":
+            self._check_privacy(algorithm, self.privacy.unit)
         for name, site in self.sites.items():
             if site.attack in ("mislead", "unbounded") and not algorithm.public_at_sites:
                 raise ConfigError(
@@ -512,6 +519,34 @@ class Config(Section):
                     f"sites.{name}.attack = 'mislabel' exchanges labels of one label set, and here each site has its "
                     "own: leave it out"
                 )
+
+    def _check_privacy(self, algorithm: Algorithm, unit: Unit) -> None:
+        check_installed()
+        wanted = Combination(
+            unit,
+            algorithm=algorithm.name,
+            unaccounted=algorithm.unaccounted(unit),
+            personal=algorithm.personal,
+            compression=self.federation.compression,
+            aggregate=self.federation.aggregate,
+            exact_scores=self.privacy.exact_scores,
+            task=self.task["name"],
+            next_sentence=bool(self.task.get("next_sentence")),
+            vocabulary=self.model.vocabulary,
+            rounds=self.federation.rounds,
+            fraction=self.federation.fraction,
+            votes=algorithm.public_at_sites,
+        )
+        if why := refusal(wanted):
+            raise ConfigError(why)
+
+    @property
+    def privacy_plan(self) -> Plan | None:
+        """How often a site may draw noise; None: there is no privacy."""
+        if self.privacy.unit == "none":
+            return None
+        rounds = self.federation
+        return Plan.of(self.privacy, rounds.rounds, rounds.fraction, self.make_algorithm().exchanges())
 
     @property
     def needs_public(self) -> bool:
@@ -529,13 +564,13 @@ class Config(Section):
 
     def decisive(self) -> dict[str, Any]:
         """All that the result depends on: not how many processes compute it, nor how long it may go on,
-        unless learning rates follow a schedule."""
+        unless learning rates follow a schedule, or noise must last for all rounds."""
         content = self.complete()
         for key in ("workers", "compare", "imports"):
             content.pop(key)
         for key in ("checkpoint_every", "keep_models", "deadline", "absence", "share_model"):
             content["federation"].pop(key)
-        if not self.training.needs_end:
+        if not self.training.needs_end and self.privacy.unit == "none":
             content["federation"].pop("rounds")
         return content
 

@@ -21,6 +21,7 @@ from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import Server
 from grandrounds.federation.payloads import Packed
 from grandrounds.federation.policy import Policy, RefusalError
+from grandrounds.federation.privacy.runner import PrivacyRunner
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.public_sets import PublicSetCache
 from grandrounds.federation.rows import table_names
@@ -48,8 +49,9 @@ class Upload:
     """In a reply of several payloads."""
 
 
-def dry_run(enrolment: Enrolment, holding: Holding) -> list[Upload]:
-    """One start, one round, one evaluation and one end of the enrolled algorithm, as this site would answer."""
+def dry_run(enrolment: Enrolment, holding: Holding, privacy: PrivacyRunner | None = None) -> list[Upload]:
+    """One start, one round, one evaluation and one end of the enrolled algorithm, as this site would answer. `privacy`
+    is what the noise is paid from, by the terms."""
     terms, site_data = enrolment.terms, holding.site_data
     config, algorithm = terms.config, terms.config.make_algorithm()
     spec = terms.spec(config.training, site_data.spec.device)
@@ -73,6 +75,7 @@ def dry_run(enrolment: Enrolment, holding: Holding) -> list[Upload]:
             terms.digest,
             state / "models",
             PublicSetCache(state / "public"),
+            privacy=privacy,
         )
         server = Server(spec, dict.fromkeys(("public", "validation", "test"), split), model)
         listener = _Listener(runner, site_data.policy)

@@ -40,6 +40,9 @@ class SiteFile(BaseModel):
     encoder: str | None = None
     """A folder or hub name: for algorithms that share no weights."""
     policy: str | None = None
+    privacy_ledger: str | None = None
+    """Where this site notes what it spent on privacy; by default private/privacy.jsonl. Federations that use the same
+    patients' data must name the same file."""
     device: str = "auto"
     imports: list[str] = Field(default_factory=list)
     """Modules with an algorithm, task or format that is not built in: a site runs no code that it has not named."""

@@ -25,12 +25,14 @@ from grandrounds.deployment.handler import HEAD, MessageHandler
 from grandrounds.deployment.heads import check_log, read_heads
 from grandrounds.deployment.keys import read_private
 from grandrounds.deployment.ledger import SiteLedger
+from grandrounds.deployment.spending import open_privacy
 from grandrounds.deployment.terms import tokenizer_digest
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.learner import VALIDATION, LearnerSpec
 from grandrounds.federation.policy import Policy, RefusalError
+from grandrounds.federation.privacy.site import check_patients
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.public_sets import PublicSetCache
 from grandrounds.federation.runner import SiteData, SiteRunner
@@ -80,6 +82,7 @@ def read_holding(
             f"site.toml names an encoder of this site's own, but '{terms.config.algorithm['name']}' shares weights: "
             "all sites need the same one"
         )
+    check_patients(terms.config.privacy_plan, splits["train"].patients is not None, site.name)
     registration = Registration(site.name, counts, spec.task.labels, manifest)
     policy = Policy.load(enrolment.folder / site.policy) if site.policy else Policy()
     documents = [corpora.documents[i] for i in corpora.parts["train"]]
@@ -138,6 +141,7 @@ def make_runner(enrolment: Enrolment, holding: Holding) -> SiteRunner:
         PublicSetCache(state / "public"),
         {site_data.spec.model_key: model},
         lambda: _secret(state),
+        privacy=open_privacy(enrolment),
     )
 
 

@@ -36,19 +36,22 @@ def mean(replies: Iterable[Reply[M]]) -> M:
     """The weighted mean of the replies' values: with one reply it is that reply, bit for bit. Of replies with several
     payloads, the mean of each. With federation.aggregate, what that rule makes of them instead."""
     running: list[_Running] = []
-    several, total = False, 0.0
+    several, total, most = False, 0.0, 0.0
     for reply in replies:
         several = isinstance(reply.payload, tuple)
         parts = cast("tuple[Averaged, ...]", reply.payload if several else (reply.payload,))
         running = running or [_start(reply.aggregation.rule) for _ in parts]
         total += reply.weight
+        most = max(most, reply.weight)
         for one, part in zip(running, parts, strict=True):
             if not isinstance(part, Averaged):
                 raise TypeError(f"mean can't average a payload of kind '{part.kind}'; read reply.payload yourself")
             one.add(part, reply, total)
     if not running:
         raise GrandRoundsError("a mean needs at least one reply")
-    means: tuple[Payload, ...] = tuple(one.payload() for one in running)
+    means: tuple[Payload, ...] = tuple(
+        reply.aggregation.noised(one.payload(), most / total if total else 1.0) for one in running
+    )
     for one in running:
         reply.aggregation.report(one.norms)
     return cast("M", means if several else means[0])

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar, TypeVarTuple
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.learner import Server, Site
 from grandrounds.federation.payloads import Compression, Parameters, Payload
+from grandrounds.federation.privacy.settings import Unit
 from grandrounds.federation.robust import Aggregation
 from grandrounds.registry import ALGORITHMS
 from grandrounds.tasks.task import Counts
@@ -134,6 +135,17 @@ class Algorithm:
     def encodings(self) -> Sequence[Compression]:
         """How its uploads may be compressed."""
         return ("fp32", "fp16")
+
+    def protected(self) -> Algorithm:
+        """This algorithm as it is by default under [privacy]."""
+        return self
+
+    def unaccounted(self, unit: Unit) -> str:
+        """Under [privacy]: why some upload has no accountant, as the end of a sentence; empty if all have. Under
+        "example" and "patient" all have that are made of public data, of models that `site.train()` trained and of
+        gradients that `site.backward(site.minibatch(...))` left; under "site" weights and votes that go through `mean`.
+        """
+        return "nobody has said what its uploads tell of a site's data (Algorithm.unaccounted)"
 
     def start(self, server: Server, cohort: Cohort) -> None:
         """Before round 1: add to server.state what must persist between rounds."""

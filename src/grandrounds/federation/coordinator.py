@@ -16,6 +16,7 @@ from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Algorithm, Cohort, Kinds, Registration, Reply, declared_kinds
 from grandrounds.federation.exchange import Answer, Ask, Transport, Work
 from grandrounds.federation.payloads import Expected, Packed, Parameters, Payload, PayloadError, PublicSet, unpack
+from grandrounds.federation.privacy.updates import SiteNoise
 from grandrounds.federation.robust import Aggregation, Rule
 from grandrounds.federation.shares import weights
 
@@ -71,6 +72,8 @@ class Federation:
     """What `mean` makes of replies."""
     registered: int = 0
     """How many sites there are."""
+    site_noise: Callable[[int, int], SiteNoise] | None = None
+    """By round and exchange, where whole sites are private."""
     public: PublicSet | None = None
     """What sites may look at beside their own data."""
     watch: Callable[[str], None] = lambda site: None
@@ -91,7 +94,7 @@ class RoundCohort(Cohort):
         self._federation, self._round, self._read_only = federation, round, read_only
         self._by_name = {site.site: site for site in self.sites}
         self._weights = weights(self.sites, federation.weight_by, federation.largest_share)
-        self._aggregation = Aggregation(federation.rule, self._hear_norms)
+        self._aggregation = Aggregation(federation.rule, self._hear_norms, self._noised)
         self._sent: dict[str, Parameters] = {}
         self._open: Iterator[Any] = iter(())
 
@@ -197,6 +200,11 @@ class RoundCohort(Cohort):
             self._federation.ledger.versions[answer.site] = answer.version
         site = self._by_name[answer.site]
         return Reply(site, payload, self._weights[answer.site], self._aggregation, self._sent.get(answer.site))
+
+    def _noised(self, mean: Any, largest: float) -> Any:
+        if self._federation.site_noise is None:
+            return mean
+        return self._federation.site_noise(self._round, self.exchange).add(mean, largest)
 
     def _hear_norms(self, norms: Mapping[str, float]) -> None:
         for known, new in ((self.traffic.norms, norms), (self.traffic.outliers, self._federation.rule.outliers(norms))):

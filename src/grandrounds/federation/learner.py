@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from math import ceil
 from pathlib import Path
@@ -24,6 +24,8 @@ from grandrounds.federation.exchange import Work
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.payloads import LabelCounts, Parameters, PredictedLabels, Predictions
 from grandrounds.federation.policy import RefusalError
+from grandrounds.federation.privacy.gradients import noisy_gradient
+from grandrounds.federation.privacy.site import Sample, SitePrivacy, grouped
 from grandrounds.federation.quantize import Form
 from grandrounds.federation.rows import Tables, table_names
 from grandrounds.federation.seeds import derive, generator, global_seed
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from grandrounds.federation.contract import Registration
 
 Loss = Callable[[nn.Module, Any], Tensor]
-VALIDATION, TEST = "validation", "test"
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,10 @@ class Split:
     """The document of each row; None: each row is a document of its own."""
     labelled: NDArray[np.int64] | None = None
     """Which of the rows have a label, as places in them; None: all."""
+    examples: NDArray[np.int64] | None = None
+    """The example that each row was made of; None: each row is one of its own."""
+    patients: NDArray[np.int64] | None = None
+    """The patient of each row; None: some document does not say whose it is."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -74,6 +80,19 @@ class Split:
     def lengths(self) -> NDArray[np.int64]:
         lengths: NDArray[np.int64] = self.features.lengths[self.rows]
         return lengths
+
+
+@dataclass(frozen=True)
+class SampledBatch:
+    """A mini-batch of a site that promises privacy: `Site.backward` makes a noisy gradient of it."""
+
+    sample: Sample
+    seen: Split
+
+    @property
+    def examples(self) -> int:
+        """What is said of its size: the expected one."""
+        return round(self.sample.expected)
 
 
 @dataclass(frozen=True)
@@ -181,42 +200,48 @@ class Learner:
         if only is None and loss is None:
             only = chosen.labelled
         rows = np.arange(len(chosen)) if only is None else np.asarray(only, dtype=np.int64)
-        task = self.spec.task
-        bags = task.bags(chosen.features, chosen.rows[rows]) if isinstance(task, Bagged) else None
-        lengths = chosen.lengths[rows]
-        if bags is not None:
-            lengths = np.array([lengths[bag].max() for bag in bags], dtype=np.int64)
-        loss = task.loss if loss is None else loss
         own = optimizer is None
         optimizer = self._renewed_or_kept(learning_rate) if optimizer is None else optimizer
         self._trainings += 1
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        epochs = self.training.epochs if epochs is None else epochs
+        steps, gradients = self._gradients(split, rows, self.spec.task.loss if loss is None else loss, epochs)
         self.model.train()
         with global_seed(*self._purpose("dropout", self._trainings)):
-            epochs = self.training.epochs if epochs is None else epochs
-            steps, taken = epochs * ceil(len(lengths) / self.training.batch_size), 0
-            for epoch in range(epochs):
-                order = self.seeded("order", self._trainings, epoch)
-                seen = self._drawn(chosen, derive(*self._purpose("drawn", self._trainings, epoch)))
-                for batch in training_batches(lengths, self.training.batch_size, order):
-                    places = batch if bags is None else np.concatenate([bags[i] for i in batch])
-                    taken += 1
-                    self._gradients(loss, seen, rows[places], optimizer)
-                    if before_step is not None:
-                        before_step(self.model)
-                    self._clipped_step(optimizer, parameters, taken / steps)
+            for taken, _ in enumerate(gradients, start=1):
+                if before_step is not None:
+                    before_step(self.model)
+                self._clipped_step(optimizer, parameters, taken / steps)
         self.model.eval()
         if own and self.training.optimizer_state == "keep":
             self._keep_optimizer(optimizer)
         return self.work - before
 
-    def _gradients(self, loss: Loss, split: Split, rows: NDArray[np.int64], optimizer: torch.optim.Optimizer) -> None:
+    def _gradients(self, name: str, rows: NDArray[np.int64], loss: Loss, epochs: int) -> tuple[int, Iterator[None]]:
+        """How many steps there are, and these one after the other: each leaves its gradient in the model."""
+        chosen, task = self._split(name), self.spec.task
+        bags = task.bags(chosen.features, chosen.rows[rows]) if isinstance(task, Bagged) else None
+        lengths = chosen.lengths[rows]
+        if bags is not None:
+            lengths = np.array([lengths[bag].max() for bag in bags], dtype=np.int64)
+
+        def batches() -> Iterator[None]:
+            for epoch in range(epochs):
+                order = self.seeded("order", self._trainings, epoch)
+                seen = self._drawn(chosen, derive(*self._purpose("drawn", self._trainings, epoch)))
+                for batch in training_batches(lengths, self.training.batch_size, order):
+                    places = batch if bags is None else np.concatenate([bags[i] for i in batch])
+                    self.work += Work(examples=len(places))
+                    self.model.zero_grad(set_to_none=True)
+                    self._loss(loss, seen, rows[places]).backward()
+                    yield
+
+        return epochs * ceil(len(lengths) / self.training.batch_size), batches()
+
+    def _loss(self, loss: Loss, split: Split, rows: NDArray[np.int64]) -> Tensor:
         batch = self._batch(split, rows)
-        self.work += Work(examples=len(rows))
-        optimizer.zero_grad(set_to_none=True)
         with autocast(self.spec.device):
-            value = loss(self.model, batch)
-        value.backward()
+            return loss(self.model, batch)
 
     def _clipped_step(self, optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], done: float) -> None:
         self.work += Work(steps=1)
@@ -438,14 +463,16 @@ class Site(Learner):
         secret: Callable[[], bytes],
         tables: Tables | None = None,
         least_batch: int = 1,
+        privacy: SitePrivacy | None = None,
     ) -> None:
-        """`tables` are the initial embeddings; they track what the working model holds instead."""
+        """`tables` are the initial embeddings; they track what the working model holds instead. `privacy`: gradients of
+        the site's training data get noise."""
         super().__init__(registration.site, spec, splits, round, exchange)
         self.registration, self._secret = registration, secret
         self.kept: dict[str, Flat] = {}
         self._model, self._start, self._private, self._models = model, start, private, models
         self._tables = Tables(start) if tables is None else tables
-        self._least_batch = least_batch
+        self._least_batch, self._privacy = least_batch, privacy
         self._fresh = False
 
     @property
@@ -455,6 +482,13 @@ class Site(Learner):
             copy_into(self._model, self._start())
             self._fresh = True
         return self._model
+
+    @property
+    def training(self) -> Training:
+        """Noise is longer than the gradient, so clipping both together would shrink the steps; privacy has its own
+        clip."""
+        training = super().training
+        return training if self._privacy is None else training.model_copy(update={"clip_norm": 0.0})
 
     def load(self, parameters: Parameters) -> None:
         if unfrozen(self._model).keys() <= parameters.values.keys() | parameters.rows.keys():
@@ -488,13 +522,76 @@ class Site(Learner):
             raise RefusalError(f"the site's policy lets gradients of {self._least_batch} examples leave, not of {size}")
         if most is not None and size > most:
             raise RefusalError(f"the terms' mini-batches have {most} examples at all sites together, not {size} at one")
-        split = self._drawn(self._split("train"), derive(self.spec.seed, self.who, "minibatch drawn", step))
+        split = self._drawn(self._split(TRAIN), derive(self.spec.seed, self.who, "minibatch drawn", step))
+        if self._privacy is not None:
+            return SampledBatch(
+                self._privacy.single(self._units(split, np.arange(len(split))), size, self.training.batch_size), split
+            )
         place = np.arange(step * size, (step + 1) * size)
         orders = {
             epoch: torch.randperm(len(split), generator=generator(self.spec.seed, self.who, "minibatch", epoch)).numpy()
             for epoch in sorted(set((place // len(split)).tolist()))
         }
         return self._batch(split, np.array([orders[p // len(split)][p % len(split)] for p in place.tolist()]))
+
+    def backward(self, batch: Any, *purpose: str | int) -> None:
+        if not isinstance(batch, SampledBatch):
+            super().backward(batch, *purpose)
+            return
+        self.work += Work(examples=batch.examples)
+        self.model.train()
+        with global_seed(*self._purpose("dropout", *purpose)):
+            self._noisy_gradient(batch, self.spec.task.loss)
+        self.model.eval()
+
+    def _gradients(self, name: str, rows: NDArray[np.int64], loss: Loss, epochs: int) -> tuple[int, Iterator[None]]:
+        if self._privacy is None or name != TRAIN:
+            return super()._gradients(name, rows, loss, epochs)
+        chosen, size = self._split(name), self.training.batch_size
+        sample = self._privacy.sample(self._units(chosen, rows), size, epochs)
+
+        def steps() -> Iterator[None]:
+            for done in range(sample.steps):
+                if done % (sample.steps // epochs) == 0:
+                    epoch = done // (sample.steps // epochs)
+                    seen = self._drawn(chosen, derive(*self._purpose("drawn", self._trainings, epoch)))
+                batch = SampledBatch(sample, seen)
+                self.work += Work(examples=batch.examples)
+                self._noisy_gradient(batch, loss)
+                yield
+
+        return sample.steps, steps()
+
+    def _noisy_gradient(self, batch: SampledBatch, loss: Loss) -> None:
+        sample = batch.sample
+        losses = (partial(self._loss, loss, batch.seen, rows) for rows in sample.draw())
+        noisy_gradient(self.model, losses, sample.clip, sample.noise, sample.expected, sample.rng)
+
+    def _units(self, split: Split, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """The rows of each unit of privacy."""
+        assert self._privacy is not None
+        if self._privacy.plan.unit != "patient":
+            return grouped(rows if split.examples is None else split.examples[rows], rows)
+        if split.patients is None:
+            raise RefusalError("this site has documents that do not say whose they are")
+        return grouped(split.patients[rows], rows)
+
+    def _keep_train(self, split: str) -> None:
+        """RefusalError where what is asked of the training data has no noise."""
+        if self._privacy is not None and split == TRAIN:
+            raise RefusalError("of its training data this site tells only what has noise in it (privacy)")
+
+    def outputs(self, split: str) -> NDArray[np.float32]:
+        self._keep_train(split)
+        return super().outputs(split)
+
+    def label_counts(self, split: str = TRAIN) -> LabelCounts:
+        self._keep_train(split)
+        return super().label_counts(split)
+
+    def facts(self, split: str = TRAIN) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
+        self._keep_train(split)
+        return super().facts(split)
 
     def counts(self, split: str) -> Counts:
         """As a learner's; never on what the site trains on: that tells who is in it."""

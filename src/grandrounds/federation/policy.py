@@ -5,6 +5,8 @@ max_bytes = 500_000_000                     # a payload
 vocabulary = 5                              # words and parts of words that so many documents have; without it, none
 least_batch = 8                             # sentences that gradients are of (FedNER): of one alone they show its words
 receive_model = false                       # don't keep the federation's model, which comes after the last round
+epsilon = 8.0                               # what may be spent on privacy in all, over runs and federations
+delta = 1e-5                                # by which delta that is counted; without it, by the federation's
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ class Policy(BaseModel):
     vocabulary: int | None = Field(None, ge=1)
     least_batch: int = Field(1, ge=1)
     receive_model: bool = True
+    epsilon: float | None = Field(None, gt=0)
+    delta: float | None = Field(None, gt=0, lt=0.1)
 
     @classmethod
     def load(cls, path: Path) -> Self:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -54,6 +54,8 @@ class Aggregation:
 
     rule: Rule = field(default_factory=Rule)
     report: Callable[[Mapping[str, float]], None] = lambda norms: None
+    noised: Callable[[Any, float], Any] = lambda mean, largest: mean
+    """What a mean becomes in which one site has this share at most: it gets noise where whole sites are private."""
 
 
 def left_out(share: float, replies: int) -> int:

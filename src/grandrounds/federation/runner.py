@@ -5,22 +5,27 @@ A simulation hosts all sites, a worker process some of them, a hospital one: its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch import Tensor, nn
 
-from grandrounds.federation.contract import Algorithm, Registration, make_algorithm, site_method
+from grandrounds.federation.contract import Algorithm, Registration, declared_kinds, make_algorithm, site_method
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import LearnerSpec, Site, Split
-from grandrounds.federation.outgoing import Attack, allowed_by, pack, send
-from grandrounds.federation.payloads import Compression, Expected, Packed, unpack
+from grandrounds.federation.outgoing import Attack, Step, allowed_by, pack, send
+from grandrounds.federation.payloads import Compression, Done, Expected, Packed, Payload, Scores, unpack
 from grandrounds.federation.policy import Policy, RefusalError
+from grandrounds.federation.privacy.runner import PrivacyRunner
+from grandrounds.federation.privacy.site import SitePrivacy
+from grandrounds.federation.privacy.updates import clipped
 from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.federation.public_sets import MissingPublicError, PublicSetCache
 from grandrounds.federation.rows import Tables
 
+JUDGING = frozenset({Scores, Done})
+"""Kinds that tell how good a model is, or that something is done."""
 NO_SECRET = b"sites that are simulated have nothing to hide from each other"
 
 
@@ -49,8 +54,9 @@ class SiteRunner:
         public_sets: PublicSetCache,
         working: Mapping[str, nn.Module] | None = None,
         secret: Callable[[], bytes] = lambda: NO_SECRET,
+        privacy: PrivacyRunner | None = None,
     ) -> None:
-        self._public_sets, self._secret = public_sets, secret
+        self._public_sets, self._secret, self._privacy = public_sets, secret, privacy
         self._algorithm, self._sites, self._expected = algorithm, sites, expected
         self._working = dict(working or {})
         self._starts: dict[str, Mapping[str, Tensor]] = {}
@@ -84,8 +90,11 @@ class SiteRunner:
 
     def _run(self, ask: Ask) -> Answer:
         self.check(ask)
+        if (before := self._replied(ask)) is not None:
+            return before
         site_data = self._sites[ask.site]
         private = self._private.read(ask.site, ask.start)
+        privacy = self._privacy_of(ask, site_data)
         site = Site(
             registration=site_data.registration,
             spec=site_data.spec,
@@ -98,20 +107,51 @@ class SiteRunner:
             exchange=ask.exchange,
             secret=self._secret,
             least_batch=site_data.policy.least_batch,
+            privacy=privacy if privacy is not None and privacy.by_gradient else None,
             tables=self._tables.setdefault(site_data.spec.model_key, Tables(lambda: self._start(site_data.spec))),
         )
         method = site_method(self._algorithm, ask.method)
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
         reply = method(site, *message)
         attacks = [] if site_data.attack is None else [site_data.attack(message)]
-        steps = [*attacks, pack(self._compression), allowed_by(site_data.policy)]
+        steps = [*attacks, *self._clip(ask, privacy, message), pack(self._compression), allowed_by(site_data.policy)]
         packed = tuple(send(part, steps) for part in (reply if isinstance(reply, tuple) else (reply,)))
         version = ask.start
         if site.kept and ask.commit is not None:
             version = ask.commit
             self._private.write(ask.site, version, {**private, **site.kept})
         self._private.retain(ask.site, {v for v in (ask.start, version, *ask.needed) if v is not None})
-        return Answer(ask.site, packed, version, work=site.work)
+        answer = Answer(ask.site, packed, version, work=site.work)
+        if self._privacy is not None and privacy is not None and privacy.drawn:
+            self._privacy.keep(ask, answer)
+        return answer
+
+    def _privacy_of(self, ask: Ask, site_data: SiteData) -> SitePrivacy | None:
+        if self._privacy is None:
+            return None
+        return self._privacy.at(ask, site_data.registration.counts, site_data.policy)
+
+    def _clip(self, ask: Ask, privacy: SitePrivacy | None, message: Sequence[object]) -> list[Step]:
+        """Where whole sites are private, what leaves is paid for and clipped, unless it only judges a model."""
+        if privacy is None or privacy.by_gradient or JUDGING.issuperset(self._kinds(ask)):
+            return []
+        privacy.update()
+        return [lambda leaving: clipped(leaving, message, privacy.plan.settings.clip)]
+
+    def _kinds(self, ask: Ask) -> Sequence[type[Payload]]:
+        kinds = declared_kinds(site_method(self._algorithm, ask.method))
+        return kinds if isinstance(kinds, tuple) else (kinds,)
+
+    def _replied(self, ask: Ask) -> Answer | None:
+        """The answer that this ask had before, if the private state that goes with it is still here."""
+        answer = None if self._privacy is None else self._privacy.reply(ask)
+        if answer is None:
+            return None
+        try:
+            self._private.read(ask.site, answer.version)
+        except MissingVersionError:
+            return None
+        return answer
 
     def _splits(self, site_data: SiteData, ask: Ask) -> Mapping[str, Split]:
         if not ask.public:

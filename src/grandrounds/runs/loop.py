@@ -34,6 +34,8 @@ from grandrounds.federation.coordinator import (
 from grandrounds.federation.exchange import Transport
 from grandrounds.federation.learner import VALIDATION, Server, save_outcomes
 from grandrounds.federation.payloads import Packed, Parameters
+from grandrounds.federation.privacy.site import from_the_seed, from_the_system, noise_of
+from grandrounds.federation.privacy.updates import SiteNoise
 from grandrounds.federation.seeds import generator
 from grandrounds.federation.shares import sentences
 from grandrounds.metrics.score import Score
@@ -86,16 +88,18 @@ class RoundLoop:
         watcher: Watcher,
         terms: str | None = None,
         hand_out: Callable[[Packed, int, Audit], None] | None = None,
+        spent: Callable[[str], float] | None = None,
     ) -> None:
         """`terms` is the digest of what all sites must agree on; by default the config's. `hand_out` gives sites the
-        selected weights after the last round, and logs it; on one machine there is nobody to give them to."""
+        selected weights after the last round, and logs it; on one machine there is nobody to give them to. `spent` is
+        the epsilon of a site whose ledger is here."""
         self.config, self.folder, self.setup, self.watcher = config, folder, setup, watcher
         self.algorithm = config.make_algorithm()
         self.sites = list(sites)
         self.server = Server(setup.spec, setup.splits, setup.model)
         self.checkpoints = Checkpoints(folder.checkpoints, watcher.say)
         self.audit = Audit(folder.path / "audit.jsonl")
-        self.transport, self._hand_out = transport, hand_out
+        self.transport, self._hand_out, self._spent = transport, hand_out, spent
         self.ledger = Ledger()
         self.federation = Federation(
             algorithm=self.algorithm,
@@ -109,9 +113,11 @@ class RoundLoop:
             largest_share=config.federation.largest_share,
             rule=config.federation.rule(),
             registered=len(self.sites),
+            site_noise=self._site_noise(simulated=terms is None),
             public=setup.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
         )
+        self._simulated = terms is None
         self.objective = setup.spec.task.objective
         self.progress = Progress()
         self.provenance = provenance()
@@ -125,6 +131,14 @@ class RoundLoop:
         self._select()
         return self._conclude()
 
+    def _site_noise(self, simulated: bool) -> Callable[[int, int], SiteNoise] | None:
+        """Where whole sites are private; in a simulation the seed's, between hosts the system's."""
+        if (plan := self.config.privacy_plan) is None or plan.unit != "site":
+            return None
+        randomness = from_the_seed(self.config.seed) if simulated else from_the_system
+        noise, clip = noise_of(plan, 1.0, plan.rounds), plan.settings.clip
+        return lambda round, exchange: SiteNoise(noise, clip, randomness("server", round, exchange))
+
     def _begin(self) -> None:
         """Start anew, or from the last good checkpoint."""
         labels = None if self.config.labels_may_differ else self.setup.spec.task.labels
@@ -132,6 +146,8 @@ class RoundLoop:
         # ConfigError here, not after the first site has trained, where a site has not registered what weights go by
         for sentence in sentences(self.sites, self.federation.weight_by, self.federation.largest_share):
             self.watcher.say(sentence)
+        if (plan := self.config.privacy_plan) is not None:
+            self.watcher.say(plan.sentence(self._simulated))
         saved = self.checkpoints.last() if any(self.folder.checkpoints.glob("round-*")) else None
         self.ledger.pinned = self.checkpoints.pinned()  # a start that asks sites must not make them forget
         cohort = self._cohort(self.sites, 0)
@@ -198,6 +214,7 @@ class RoundLoop:
                     "diagnostics": diagnostics,
                     "norms": cohort.traffic.norms,
                     "outliers": cohort.traffic.outliers,
+                    "epsilon": {} if self._spent is None else {site.site: self._spent(site.site) for site in chosen},
                 }.items()
                 if some
             },

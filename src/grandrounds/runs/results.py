@@ -51,6 +51,8 @@ class Round(_Record):
     diagnostics: dict[str, float] = {}
     norms: dict[str, float] = {}
     """Site -> the largest norm of its updates, where federation.aggregate is not the mean."""
+    epsilon: dict[str, float] = {}
+    """Site -> what it has spent on privacy so far, of the sites that were asked. Between hosts only the site knows."""
     outliers: dict[str, float] = {}
     """Site -> how many times as large as the median its update was."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grandrounds.data.corpora import UNLABELLED
 from grandrounds.data.documents import Document
@@ -39,6 +40,16 @@ class Examples:
         counts = {"examples": len(rows), "notes": len(held)}
         patients = {self.documents[i].attributes.get(PATIENT) for i in held}
         return counts if None in patients else {**counts, "patients": len(patients)}
+
+    def patients(self, documents: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """A number for each document's patient; None where some document does not say whose it is."""
+        numbers: dict[str | None, int] = {}
+        named = {i: self.documents[i].attributes.get(PATIENT) for i in np.unique(documents).tolist()}
+        for patient in named.values():
+            numbers.setdefault(patient, len(numbers))
+        if None in numbers:
+            return None
+        return np.array([numbers[named[i]] for i in documents.tolist()], dtype=np.int64)
 
     def answers(self) -> list[Sequence[str]]:
         return [self.task.answers(example) for example in self.all]
@@ -75,9 +86,10 @@ class EncodedExamples:
     def split(self, rows: Sequence[int]) -> Split:
         task, made = self.examples.task, np.array(rows, dtype=np.int64)
         made = task.rows(self.features, made)
-        origins = task.examples_of(self.features, made).tolist()
-        documents = np.array([self.examples.all[i].document for i in origins], dtype=np.int64)
-        return Split(self.features, made, documents=documents)
+        origins = task.examples_of(self.features, made)
+        documents = np.array([self.examples.all[i].document for i in origins.tolist()], dtype=np.int64)
+        patients = self.examples.patients(documents)
+        return Split(self.features, made, documents=documents, examples=origins, patients=patients)
 
     def splits(self, rows: Rows) -> dict[str, Split]:
         """By part; DataError where no row can be made of a part, which otherwise would show after the training."""

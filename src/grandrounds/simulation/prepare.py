@@ -6,10 +6,12 @@ Every process of a run builds the same from the same config; only a learnt vocab
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cache, partial
 from pathlib import Path
+from urllib.parse import quote
 
 import torch
 from torch import nn
@@ -24,6 +26,10 @@ from grandrounds.federation.contract import Algorithm, Registration
 from grandrounds.federation.learner import LearnerSpec, Split
 from grandrounds.federation.payloads import Expected, VocabularyCounts
 from grandrounds.federation.policy import Policy
+from grandrounds.federation.privacy.ledger import SpendingLedger
+from grandrounds.federation.privacy.runner import PrivacyRunner
+from grandrounds.federation.privacy.settings import Unit
+from grandrounds.federation.privacy.site import check_patients, from_the_seed
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.public_sets import PublicSetCache
 from grandrounds.federation.runner import SiteData, SiteRunner
@@ -40,6 +46,9 @@ from grandrounds.simulation.sources import read_corpora
 from grandrounds.tasks.abilities import KnowsFacts
 from grandrounds.tasks.saved import Trained
 from grandrounds.tasks.task import no_example, without_patient
+
+PRIVACY = "privacy"
+"""The folder of sites' ledgers in a run's."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,27 @@ class Simulation(ServerSetup):
             folder / "models",
             PublicSetCache(folder / "public"),
             {} if model is None else {self.spec.model_key: model},
+            privacy=privacy_runner(config, folder),
         )
+
+
+def privacy_runner(config: Config, folder: Path) -> PrivacyRunner | None:
+    """What simulated sites spend; their noise comes from the seed, so that runs can be repeated."""
+    if (plan := config.privacy_plan) is None:
+        return None
+
+    return PrivacyRunner(plan, cache(partial(_ledger, folder, plan.unit)), from_the_seed(config.seed))
+
+
+def spent_by(config: Config, folder: Path) -> Callable[[str], float] | None:
+    """Epsilon that a simulated site has spent so far."""
+    if (plan := config.privacy_plan) is None:
+        return None
+    return lambda site: round(_ledger(folder, plan.unit, site).epsilon(plan.settings.delta), 4)
+
+
+def _ledger(folder: Path, unit: Unit, site: str) -> SpendingLedger:
+    return SpendingLedger(folder / PRIVACY / f"{quote(site, safe=' ')}.jsonl", unit, repeatable=True)
 
 
 def prepare(config: Config, base: Path, folder: Path) -> Simulation:
@@ -185,6 +214,7 @@ class _EncodedCorpora:
             # The public set is the server's: a site gets it as the federation sends it.
             splits = {part: split for part, split in theirs.splits.items() if part != "public"}
             splits |= {part: theirs.examples.split(some) for part, some in rows.items()}
+        check_patients(config.privacy_plan, splits["train"].patients is not None, name)
         registration = Registration(name, self._examples.counts(members), spec.task.labels, shapes)
         policy = self._policy(about)
         return SiteData(registration, splits, spec, policy or Policy(), attack_of(about.attack))

@@ -14,7 +14,7 @@ from grandrounds.runs.loop import RoundLoop, Silent, Watcher
 from grandrounds.runs.results import Result
 from grandrounds.setup.server import find_device
 from grandrounds.simulation.in_process import InProcess
-from grandrounds.simulation.prepare import Simulation, prepare
+from grandrounds.simulation.prepare import Simulation, prepare, spent_by
 from grandrounds.simulation.workers import Workers
 
 
@@ -63,7 +63,8 @@ def run_config(
         transport = _transport(config, base, out, simulation)
         try:
             sites = [site_data.registration for _, site_data in sorted(simulation.sites.items())]
-            return RoundLoop(config, folder, simulation, sites, transport, watcher).go()
+            spent = spent_by(config, out)
+            return RoundLoop(config, folder, simulation, sites, transport, watcher, spent=spent).go()
         finally:
             transport.close()
     finally:

@@ -1,0 +1,76 @@
+"""What a site of a federation between hosts spends on privacy, and would spend."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from grandrounds.deployment.enrolment import Enrolment
+from grandrounds.deployment.heads import SignedHead, check_log, read_heads, write_heads
+from grandrounds.deployment.keys import read_private
+from grandrounds.federation.audit import Audit
+from grandrounds.federation.policy import Policy
+from grandrounds.federation.privacy.accounting import epsilon
+from grandrounds.federation.privacy.ledger import SpendingLedger, draws_of
+from grandrounds.federation.privacy.runner import PrivacyRunner
+from grandrounds.federation.privacy.settings import Plan
+from grandrounds.federation.privacy.site import from_the_system
+
+HEAD, REPLIES = "privacy.head", "replies"
+
+
+def ledger_path(enrolment: Enrolment) -> Path:
+    """The site's ledger: its own file, or one that federations with the same data share."""
+    return enrolment.folder / (enrolment.site.privacy_ledger or Path("private") / "privacy.jsonl")
+
+
+def open_privacy(enrolment: Enrolment) -> PrivacyRunner | None:
+    """By the terms; GrandRoundsError where the ledger is not the one whose head this site signed."""
+    if (plan := enrolment.terms.config.privacy_plan) is None:
+        return None
+    key, path, noted = read_private(enrolment.key), ledger_path(enrolment), enrolment.state / HEAD
+    if path.exists():
+        Audit(path).close()  # puts a torn line aside
+    for head in read_heads(noted).values():
+        check_log(path, head, key.public_key())
+
+    def sign(head: str) -> None:
+        write_heads(noted, {enrolment.site.name: SignedHead.of(head, key)})
+
+    ledger = SpendingLedger(path, plan.unit, changed=sign)
+    kept = enrolment.terms.config.federation.checkpoint_every + 1  # a coordinator goes back to its last checkpoint
+    return PrivacyRunner(plan, lambda site: ledger, from_the_system, enrolment.state / REPLIES, kept)
+
+
+@contextmanager
+def played(plan: Plan | None) -> Iterator[PrivacyRunner | None]:
+    """For a dry run: noise is drawn and counted, and nothing of the site's own ledger changes."""
+    if plan is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = SpendingLedger(Path(folder) / "privacy.jsonl", plan.unit)
+        yield PrivacyRunner(plan, lambda site: ledger, from_the_system)
+
+
+def outlook(enrolment: Enrolment, privacy: PrivacyRunner, policy: Policy) -> list[str]:
+    """What the terms would spend, from one round that was played, as sentences."""
+    plan, settings = privacy.plan, privacy.plan.settings
+    drawn = draws_of(privacy.ledger(enrolment.site.name).lines())
+    if not drawn:
+        return [f"Privacy by {plan.unit}: in a round of this algorithm the site would spend nothing."]
+    whole = [draw._replace(steps=draw.steps * plan.rounds) for draw in drawn]
+    before = SpendingLedger(ledger_path(enrolment), plan.unit).epsilon(settings.delta)
+    after = SpendingLedger(ledger_path(enrolment), plan.unit).epsilon(settings.delta, *whole)
+    first, steps = drawn[0], sum(draw.steps for draw in drawn)
+    limit = settings.epsilon if policy.epsilon is None else policy.epsilon
+    whose = "the federation's" if policy.epsilon is None else "this site's policy's"
+    said = [
+        f"Privacy by {plan.unit}: a round would draw noise of {first.noise:g} in {steps} steps, each with "
+        f"{first.rate:.4g} of the {plan.unit}s; {plan.rounds} rounds would spend epsilon "
+        f"{epsilon(whole, settings.delta):.3g} at delta {settings.delta:g}.",
+        f"The ledger has epsilon {before:.3g} so far, and would have {after:.3g}; {whose} limit is {limit:g}.",
+    ]
+    return [*said, "The site would refuse to go on before the last round."] if after > limit else said
