@@ -26,6 +26,9 @@ class FedAtt(FedAvg):
     noise: float = 0.0
     """Standard deviation of Gaussian noise on the new weights; 0.001 in the paper, for privacy."""
 
+    def averages(self) -> bool:
+        return False  # the distance of each site's weights
+
     def merge(self, server: Server, cohort: Cohort) -> Parameters:
         weights = Parameters.of(server.model)
         pull = attentive_pull(weights.values, cohort.ask(self.train, weights), self.norm)

@@ -82,6 +82,9 @@ class FedED(Algorithm):
                 "leave algorithm.vote = 'equal'"
             )
 
+    def averages(self) -> bool:
+        return self.upload == "predictions" and self.vote == "equal" and self.average_robust == "off"
+
     def shared(self, name: str) -> bool:
         return self.download == "parameters"
 

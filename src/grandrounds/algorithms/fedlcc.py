@@ -40,6 +40,9 @@ class FedLCC(FedAvg):
     diagnostics: bool = False
     """Whether sites report after each round what the contrast was in their training: one more exchange of `scores`."""
 
+    def averages(self) -> bool:
+        return not self.diagnostics
+
     @on_site
     def train(self, site: Site, parameters: Parameters) -> Parameters:
         site.load(parameters)

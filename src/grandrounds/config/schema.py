@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -30,6 +31,7 @@ from grandrounds.federation.contract import Algorithm, make_algorithm
 from grandrounds.federation.learner import LearnerSpec
 from grandrounds.federation.payloads import Compression
 from grandrounds.federation.robust import Aggregate, Rule
+from grandrounds.federation.secure.settings import SecureSettings
 from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
@@ -212,6 +214,11 @@ class Rounds(Section):
     Half of the sites at least are always asked."""
     compression: Compression = "fp32"
     """The compression of uploads; int8 is for predictions."""
+    secure: bool = False
+    """Secure aggregation: what is averaged leaves a site masked, and the coordinator learns the weighted mean alone."""
+    secure_threshold: float = Field(0.5, ge=0.5, lt=1)
+    """More than this share of the sites that began a secure sum must be there at its end, or the round is abandoned. Of
+    n sites, more than this share must collude to open another's upload."""
     evaluate_every: int = Field(1, ge=1)
     """Rounds between evaluations."""
     evaluate_on: list[Literal["validation", "test"]] = ["validation", "test"]
@@ -476,6 +483,8 @@ class Config(Section):
             raise ConfigError(
                 f"federation.compression = '{compression}', but what '{algorithm.name}' uploads travels as {fitting}"
             )
+        if self.federation.secure:
+            self._check_secure(algorithm)
         task = TASKS[self.task["name"]]
         for ability in algorithm.needs:
             require(f"'{algorithm.name}'", ability, task)
@@ -512,6 +521,33 @@ class Config(Section):
                     f"sites.{name}.attack = 'mislabel' exchanges labels of one label set, and here each site has its "
                     "own: leave it out"
                 )
+
+    def _check_secure(self, algorithm: Algorithm) -> None:
+        if algorithm.pooled:
+            raise ConfigError(
+                f"federation.secure sums what several sites send, and '{algorithm.name}' has one: leave it out"
+            )
+        if not algorithm.averages():
+            raise ConfigError(
+                f"federation.secure hides single uploads, and '{algorithm.name}' with these options looks at them or "
+                "averages none: leave it out, or take fedavg, fedprox, fedlcc, moon, fedner or feded"
+            )
+        if self.federation.compression != "fp32":
+            raise ConfigError(
+                f"federation.compression = '{self.federation.compression}' has no effect under federation.secure: "
+                "masked numbers have 32 bits; leave it out"
+            )
+        if not find_spec("cryptography"):
+            raise ConfigError("federation.secure needs cryptography; pip install 'grandrounds[secure]'")
+
+    @property
+    def secure_settings(self) -> SecureSettings | None:
+        """What coordinator and sites agree on about secure sums; None: there are none."""
+        rounds = self.federation
+        if not rounds.secure:
+            return None
+        weight_by = rounds.weight_by or self.make_algorithm().weight_by
+        return SecureSettings(weight_by, rounds.largest_share, rounds.secure_threshold)
 
     @property
     def needs_public(self) -> bool:

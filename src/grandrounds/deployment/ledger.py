@@ -94,10 +94,11 @@ class SiteLedger:
 def _place(ask: Ask, judged: bool) -> str:
     """An evaluation asks for one split after the other under its round's numbers; no other word makes a new place."""
     words = [part for part in ask.message if isinstance(part, str)] if judged else []
-    return json.dumps([ask.round, ask.exchange, ask.method if judged else "", words])
+    phase = [ask.phase] if ask.phase else []  # each phase of a secure sum is answered once
+    return json.dumps([ask.round, ask.exchange, ask.method if judged else "", words, *phase])
 
 
 def _digest(ask: Ask) -> str:
     parts = [part.digest if isinstance(part, Packed) else part for part in ask.message]
-    said = [ask.method, parts, ask.start, ask.commit, ask.public]
+    said = [ask.method, parts, ask.start, ask.commit, ask.public, *filter(None, [ask.phase, ask.attempt])]
     return sha256(json.dumps(said).encode()).hexdigest()[:32]

@@ -127,6 +127,11 @@ class Algorithm:
     def check(self, parameters: Collection[str]) -> None:
         """ConfigError where options name what the model does not have."""
 
+    def averages(self) -> bool:
+        """Whether all that its rounds ask sites for goes through a weighted mean, and nothing looks at one reply or
+        counts them. Then `federation.secure` can hide single replies: `mean` gets one, which is the sites' mean."""
+        return False
+
     def exchanges(self) -> int:
         """How often a round asks a site at most: a site refuses what goes beyond."""
         return 8

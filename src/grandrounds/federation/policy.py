@@ -5,6 +5,10 @@ max_bytes = 500_000_000                     # a payload
 vocabulary = 5                              # words and parts of words that so many documents have; without it, none
 least_batch = 8                             # sentences that gradients are of (FedNER): of one alone they show its words
 receive_model = false                       # don't keep the federation's model, which comes after the last round
+least_sites = 3                             # whose sum may be opened (federation.secure); never less than two
+
+Under federation.secure what is averaged leaves as "masked": a policy that allows that kind and not "parameters" lets
+weights leave masked only.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
+from grandrounds.federation import secure_payloads  # noqa: F401  # its kinds are KINDS too
 from grandrounds.federation.payloads import KINDS, Packed, VocabularyCounts
 
 
@@ -31,6 +36,7 @@ class Policy(BaseModel):
     vocabulary: int | None = Field(None, ge=1)
     least_batch: int = Field(1, ge=1)
     receive_model: bool = True
+    least_sites: int = Field(2, ge=2)
 
     @classmethod
     def load(cls, path: Path) -> Self:

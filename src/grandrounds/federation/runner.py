@@ -5,13 +5,14 @@ A simulation hosts all sites, a worker process some of them, a hospital one: its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from grandrounds.federation.contract import Algorithm, Registration, make_algorithm, site_method
+from grandrounds.federation.contract import Algorithm, Registration, declared_kinds, make_algorithm, site_method
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import LearnerSpec, Site, Split
 from grandrounds.federation.outgoing import Attack, allowed_by, pack, send
@@ -20,6 +21,10 @@ from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.federation.public_sets import MissingPublicError, PublicSetCache
 from grandrounds.federation.rows import Tables
+from grandrounds.federation.secure.settings import masked_kinds
+
+if TYPE_CHECKING:  # it needs the package cryptography
+    from grandrounds.federation.secure.site import SecureSite
 
 NO_SECRET = b"sites that are simulated have nothing to hide from each other"
 
@@ -49,8 +54,10 @@ class SiteRunner:
         public_sets: PublicSetCache,
         working: Mapping[str, nn.Module] | None = None,
         secret: Callable[[], bytes] = lambda: NO_SECRET,
+        secure: SecureSite | None = None,
     ) -> None:
-        self._public_sets, self._secret = public_sets, secret
+        """`secure`: what is averaged leaves masked, and not otherwise."""
+        self._public_sets, self._secret, self._secure = public_sets, secret, secure
         self._algorithm, self._sites, self._expected = algorithm, sites, expected
         self._working = dict(working or {})
         self._starts: dict[str, Mapping[str, Tensor]] = {}
@@ -84,6 +91,36 @@ class SiteRunner:
 
     def _run(self, ask: Ask) -> Answer:
         self.check(ask)
+        if self._masks(ask):
+            return self._run_masked(ask)
+        return self._run_method(ask, lambda part: [])
+
+    def _masks(self, ask: Ask) -> bool:
+        """Whether it is of a secure sum; RefusalError where it should be, or should not."""
+        secure = self._secure is not None and masked_kinds(declared_kinds(site_method(self._algorithm, ask.method)))
+        if secure != bool(ask.phase):
+            raise RefusalError(
+                "by the terms what is averaged leaves this site masked only"
+                if secure
+                else "by the terms this answer is not part of a secure sum"
+            )
+        return secure
+
+    def _run_masked(self, ask: Ask) -> Answer:
+        assert self._secure is not None
+        site_data = self._sites[ask.site]
+        if ask.phase != "masked":
+            reply = self._secure.answer(ask, site_data.registration, site_data.policy.least_sites)
+            return Answer(ask.site, (send(reply, [pack("fp32"), allowed_by(site_data.policy)]),), ask.start)
+        if (before := self._secure.masked_before(ask)) is not None:
+            return before
+        plain, secure = self._secure.take_shares(ask), self._secure
+        answer = self._run_method(plain, lambda part: [secure.mask(plain, self._expected, part)])
+        secure.keep(answer)
+        return answer
+
+    def _run_method(self, ask: Ask, hide: Callable[[int], Sequence[Step]]) -> Answer:
+        """`hide` gives the steps that mask a part of the reply, if it is to be masked."""
         site_data = self._sites[ask.site]
         private = self._private.read(ask.site, ask.start)
         site = Site(
@@ -103,9 +140,10 @@ class SiteRunner:
         method = site_method(self._algorithm, ask.method)
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
         reply = method(site, *message)
-        attacks = [] if site_data.attack is None else [site_data.attack(message)]
-        steps = [*attacks, pack(self._compression), allowed_by(site_data.policy)]
-        packed = tuple(send(part, steps) for part in (reply if isinstance(reply, tuple) else (reply,)))
+        before = [] if site_data.attack is None else [site_data.attack(message)]
+        after = [pack(self._compression), allowed_by(site_data.policy)]
+        parts = reply if isinstance(reply, tuple) else (reply,)
+        packed = tuple(send(part, [*before, *hide(place), *after]) for place, part in enumerate(parts))
         version = ask.start
         if site.kept and ask.commit is not None:
             version = ask.commit

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -41,6 +42,9 @@ from grandrounds.tasks.abilities import KnowsFacts
 from grandrounds.tasks.saved import Trained
 from grandrounds.tasks.task import no_example, without_patient
 
+if TYPE_CHECKING:  # it needs the package cryptography
+    from grandrounds.federation.secure.site import SecureSite
+
 
 @dataclass(frozen=True)
 class Simulation(ServerSetup):
@@ -59,7 +63,19 @@ class Simulation(ServerSetup):
             folder / "models",
             PublicSetCache(folder / "public"),
             {} if model is None else {self.spec.model_key: model},
+            secure=_secure_sites(config, folder / "secure" if memory == 0 else None),
         )
+
+
+def _secure_sites(config: Config, folder: Path | None) -> SecureSite | None:
+    """Simulated sites of secure sums; `folder` is where several processes find their secrets."""
+    if (settings := config.secure_settings) is None:
+        return None
+    from grandrounds.federation.secure.site import SecureSite, from_the_seed
+    from grandrounds.federation.secure.store import InMemory, OnDisk
+
+    store = InMemory() if folder is None else OnDisk(folder, replies=False)
+    return SecureSite(settings, store, from_the_seed(config.seed))
 
 
 def prepare(config: Config, base: Path, folder: Path) -> Simulation:
