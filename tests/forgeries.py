@@ -98,7 +98,10 @@ def _scaled(value: float) -> Forge:
 CUT = "rejected: a payload can't be decoded: it is cut short or not ours"
 UNREADABLE = "rejected: a message can't be read"
 FORGERIES |= {
-    "random bytes": (lambda r: r.with_payloads(np.random.default_rng(0).bytes(9999)), "rejected: a payload's layout of"),
+    "random bytes": (
+        lambda r: r.with_payloads(np.random.default_rng(0).bytes(9999)),
+        "rejected: a payload's layout of",
+    ),
     "cut short": (lambda r: r.with_payloads(r.payloads[0][:-9]), CUT),
     "empty payload": (lambda r: r.with_payloads(b""), CUT),
     "layout of 2^60 bytes": (

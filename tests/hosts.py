@@ -83,9 +83,8 @@ class Hosts:
     def found_here(self) -> Hosts:
         """The same in this process, for tests that open the sites' handlers themselves."""
         where = {"hosts": ["127.0.0.1"], "port": 8000, "bind": "127.0.0.1"}
-        create(
-            self.root, Founded(name="test", sites=list(self.sites), data=str(self.folder), **where), load_config(self.config)
-        )
+        founded = Founded(name="test", sites=list(self.sites), data=str(self.folder), **where)
+        create(self.root, founded, load_config(self.config))
         for site in self.sites:
             enrolment = read_enrolment(self.enrolment(site))
             enrolment.key.parent.mkdir()

@@ -83,7 +83,8 @@ def test_every_forgery_is_named_and_every_round_has_the_bits_of_the_others(
     wanted = {name: FORGERIES[name][1].replace("{first}", first) for name in names}
     assert {name: lost["rogue"][: len(wanted[name])] for name, lost in named.items()} == wanted
     assert all(len(lost) == 1 and lost["rogue"].isprintable() and len(lost["rogue"]) < 400 for lost in named.values())
-    assert logged(tmp_path / "attacked" / "audit.jsonl") == {n: lost["rogue"] for n, lost in enumerate(named.values(), 1)}
+    by_round = {n: lost["rogue"] for n, lost in enumerate(named.values(), 1)}
+    assert logged(tmp_path / "attacked" / "audit.jsonl") == by_round
     ours, theirs = models(tmp_path / "attacked"), models(tmp_path / "honest")
     assert len(set(ours)) == len(names) + 1
     assert [a == b for a, b in zip(ours, theirs, strict=True)] == [True] * len(ours)

@@ -1,7 +1,8 @@
 """The coordinator's side: asks go out over Flower's Grid, answers come back in site order.
 
 A reply counts once, for the ask that waits for it: whatever is late or repeated is never looked at again, and what
-answers something else is rejected. A site that comes back within an exchange is asked anew; it starts from the state that the ask names.
+answers something else is rejected. A site that comes back within an exchange is asked anew; it starts from the state
+that the ask names.
 """
 
 from __future__ import annotations
