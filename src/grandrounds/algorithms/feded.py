@@ -83,7 +83,7 @@ class FedED(Algorithm):
             )
 
     def averages(self) -> bool:
-        return self.upload == "predictions" and self.vote == "equal" and self.average_robust == "off"
+        return self.upload == "predictions" and self.vote == "equal"
 
     def shared(self, name: str) -> bool:
         return self.download == "parameters"

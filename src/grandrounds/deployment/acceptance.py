@@ -12,7 +12,7 @@ from grandrounds.federation.contract import Algorithm, declared_kinds
 from grandrounds.federation.files import write_whole
 from grandrounds.federation.payloads import Gradients, Payload
 from grandrounds.federation.secure.settings import AVERAGED
-from grandrounds.federation.secure_payloads import KeyShares, Masked, MaskKeys, OpenedShares
+from grandrounds.federation.secure_payloads import Agreement, KeyShares, Masked, MaskKeys, OpenedShares
 
 LEAST_BATCH = 4
 """Sentences that gradients are of."""
@@ -27,7 +27,7 @@ def needed_kinds(algorithm: Algorithm, secure: bool = False) -> dict[str, str]:
             kinds = declared_kinds(method)
             found |= set(kinds if isinstance(kinds, tuple) else (kinds,))
     if secure and found & {*AVERAGED}:
-        found = found - {*AVERAGED} | {MaskKeys, KeyShares, Masked, OpenedShares}
+        found = found - {*AVERAGED} | {MaskKeys, KeyShares, Masked, Agreement, OpenedShares}
     return {kind.kind: inspect.cleandoc(kind.__doc__ or "").replace("\n", " ") for kind in sorted(found, key=str)}
 
 

@@ -20,6 +20,7 @@ from grandrounds.federation.contract import Algorithm, declared_kinds, site_meth
 from grandrounds.federation.exchange import Ask
 from grandrounds.federation.payloads import Done, Packed, Scores
 from grandrounds.federation.policy import RefusalError
+from grandrounds.federation.secure.settings import MASKED
 
 GREETED, ASKED = "registered", "asked"
 AT_THE_END = 2
@@ -52,6 +53,8 @@ class SiteLedger:
             raise RefusalError(f"the terms have {self._rounds} rounds, so none with the number {ask.round}")
         if not 1 <= ask.exchange <= self._exchanges:
             raise RefusalError(f"a round of this algorithm has {self._exchanges} exchanges at most")
+        if ask.phase not in ("", MASKED):  # no method runs, and SecureSite knows what it has said
+            return {**ask.where, "event": "secure sum", "phase": ask.phase}
         judged = self._judged(ask)
         place, ask_digest = _place(ask, judged), _digest(ask)
         before, most = self._answered.get(place, {}), AT_THE_END if judged else 1
@@ -94,11 +97,12 @@ class SiteLedger:
 def _place(ask: Ask, judged: bool) -> str:
     """An evaluation asks for one split after the other under its round's numbers; no other word makes a new place."""
     words = [part for part in ask.message if isinstance(part, str)] if judged else []
-    phase = [ask.phase] if ask.phase else []  # each phase of a secure sum is answered once
-    return json.dumps([ask.round, ask.exchange, ask.method if judged else "", words, *phase])
+    return json.dumps([ask.round, ask.exchange, ask.method if judged else "", words])
 
 
 def _digest(ask: Ask) -> str:
-    parts = [part.digest if isinstance(part, Packed) else part for part in ask.message]
-    said = [ask.method, parts, ask.start, ask.commit, ask.public, *filter(None, [ask.phase, ask.attempt])]
+    """In a secure sum, of what the method is asked: the peers' shares before it are others in each attempt."""
+    message = ask.message[1:] if ask.phase else ask.message
+    parts = [part.digest if isinstance(part, Packed) else part for part in message]
+    said = [ask.method, parts, ask.start, ask.commit, ask.public]
     return sha256(json.dumps(said).encode()).hexdigest()[:32]

@@ -8,8 +8,6 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
-
 from grandrounds.deployment.keys import PrivateKey, PublicKey, fingerprint, public_of, public_text, sign, signed_by
 from grandrounds.errors import GrandRoundsError, foreign
 from grandrounds.federation.files import write_whole
@@ -42,7 +40,12 @@ class Peers:
         """Fingerprints by site; empty before the first keys have come."""
         if not self._path.exists():
             return {}
-        known: dict[str, str] = json.loads(self._path.read_text(encoding="utf-8"))
+        try:
+            known: dict[str, str] = dict(json.loads(self._path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise GrandRoundsError(
+                f"'{self._path}' has to be a JSON object with the fingerprint of each site's key by its name"
+            ) from error
         return known
 
 
@@ -60,7 +63,7 @@ class PeerSigner:
     def check(self, site: str, public: str, data: bytes, signature: bytes) -> None:
         try:
             key = public_of(public)
-        except (ValueError, UnsupportedAlgorithm) as error:
+        except GrandRoundsError as error:
             raise RefusalError(f"what came as the key of site '{foreign(site, 64)}' is none") from error
         if self._peers.known().get(site) != fingerprint(key):
             raise RefusalError(f"the key of site '{foreign(site, 64)}' is not the one in peers.json")

@@ -35,7 +35,8 @@ from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.public_sets import PublicSetCache
 from grandrounds.federation.runner import SiteData, SiteRunner
-from grandrounds.federation.secure.site import SecureSite, from_the_system
+from grandrounds.federation.secure.randomness import from_the_system
+from grandrounds.federation.secure.site import SecureSite
 from grandrounds.federation.secure.store import OnDisk
 from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder

@@ -18,7 +18,7 @@ from grandrounds.federation.contract import Algorithm, Cohort, Kinds, Registrati
 from grandrounds.federation.exchange import Answer, Ask, Transport, Work
 from grandrounds.federation.payloads import Expected, Packed, Parameters, Payload, PayloadError, PublicSet, unpack
 from grandrounds.federation.robust import Aggregation, Rule
-from grandrounds.federation.secure.settings import SecureSettings, masked_kinds
+from grandrounds.federation.secure.settings import MASKED, SecureSettings, masked_kinds
 from grandrounds.federation.shares import weights
 
 if TYPE_CHECKING:  # the rest of it needs the package cryptography
@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # the rest of it needs the package cryptography
 
 ALL_SITES = "all sites"
 """Whose reply a secure sum is."""
-MASKED = "masked"
 UNKNOWN_VERSION = "it calls its private state by a name that the server did not give"
 
 
@@ -204,7 +203,7 @@ class RoundCohort(Cohort):
 
     def _one_reply(self, method: Any, asks: Sequence[Ask]) -> Iterator[Reply[Any]]:
         """The sites' mean, of whose single uploads the server sees nothing."""
-        from grandrounds.federation.secure.coordinator import GivenUpError
+        from grandrounds.federation.secure.total import GivenUpError
 
         kinds = declared_kinds(method)
         try:

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from grandrounds.federation.contract import Algorithm, Registration, declared_kinds, make_algorithm, site_method
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import LearnerSpec, Site, Split
-from grandrounds.federation.outgoing import Attack, allowed_by, pack, send
+from grandrounds.federation.outgoing import Attack, Step, allowed_by, pack, send
 from grandrounds.federation.payloads import Compression, Expected, Packed, unpack
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.federation.public_sets import MissingPublicError, PublicSetCache
 from grandrounds.federation.rows import Tables
-from grandrounds.federation.secure.settings import masked_kinds
+from grandrounds.federation.secure.settings import MASKED, masked_kinds
 
 if TYPE_CHECKING:  # it needs the package cryptography
     from grandrounds.federation.secure.site import SecureSite
@@ -93,7 +93,7 @@ class SiteRunner:
         self.check(ask)
         if self._masks(ask):
             return self._run_masked(ask)
-        return self._run_method(ask, lambda part: [])
+        return self._run_method(ask, lambda place: [])
 
     def _masks(self, ask: Ask) -> bool:
         """Whether it is of a secure sum; RefusalError where it should be, or should not."""
@@ -108,19 +108,14 @@ class SiteRunner:
 
     def _run_masked(self, ask: Ask) -> Answer:
         assert self._secure is not None
+        if ask.phase == MASKED:
+            return self._secure.masked(ask, self._expected, self._run_method)
         site_data = self._sites[ask.site]
-        if ask.phase != "masked":
-            reply = self._secure.answer(ask, site_data.registration, site_data.policy.least_sites)
-            return Answer(ask.site, (send(reply, [pack("fp32"), allowed_by(site_data.policy)]),), ask.start)
-        if (before := self._secure.masked_before(ask)) is not None:
-            return before
-        plain, secure = self._secure.take_shares(ask), self._secure
-        answer = self._run_method(plain, lambda part: [secure.mask(plain, self._expected, part)])
-        secure.keep(answer)
-        return answer
+        reply = self._secure.answer(ask, site_data.registration, site_data.policy.least_sites)
+        return Answer(ask.site, (send(reply, [pack("fp32"), allowed_by(site_data.policy)]),), ask.start)
 
     def _run_method(self, ask: Ask, hide: Callable[[int], Sequence[Step]]) -> Answer:
-        """`hide` gives the steps that mask a part of the reply, if it is to be masked."""
+        """`hide` gives the steps that mask a part of the reply, by its place in it."""
         site_data = self._sites[ask.site]
         private = self._private.read(ask.site, ask.start)
         site = Site(

@@ -1,4 +1,4 @@
-"""What travels for a secure sum: keys, sealed shares, masked words, who stayed, opened shares.
+"""What travels for a secure sum: keys, sealed shares, masked words, who stayed, signatures of that, opened shares.
 
 Up, a payload is of one site; down, it holds what several sites sent, or what they sent to one.
 """
@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from grandrounds.federation.payloads import KINDS, MOST_NAME, Compression, Expected, Packed, Payload, PayloadError
+from grandrounds.federation.payloads import (
+    KINDS,
+    MOST_NAME,
+    Compression,
+    Expected,
+    Packed,
+    Payload,
+    PayloadError,
+    unpack,
+)
 
+P = TypeVar("P", bound=Payload)
 SIZE, KEY = 32, 32
 """Bytes of a share and of a key."""
 BOX, MOST_SIGNATURE, MOST_TEXT = 12 + 2 * SIZE + 16, 200, 1000
@@ -70,9 +80,11 @@ class MaskKeys(Payload):
                 raise PayloadError("a site's public key is a line of text")
         found = {}
         for site in names:
-            fixed = (_bytes(columns[field][site], KEY) for field in ("masking", "sharing", "commitment"))
-            signature = _bytes(columns["signature"][site], None)
-            found[site] = SiteKeys(*fixed, columns["weight"][site], columns["key"][site], signature)
+            masking, sharing, commitment = (
+                _bytes(columns[field][site], KEY) for field in ("masking", "sharing", "commitment")
+            )
+            weight, key, signature = columns["weight"][site], columns["key"][site], columns["signature"][site]
+            found[site] = SiteKeys(masking, sharing, commitment, weight, key, _bytes(signature, None))
         return cls(found)
 
 
@@ -139,6 +151,24 @@ class Stayed(Payload):
 
 
 @dataclass(frozen=True)
+class Agreement(Payload):
+    """Signatures of who stayed: a site's own, and those of all on their way down. Nobody opens a sum before enough
+    sites have signed the same."""
+
+    kind: ClassVar[str] = "agreement"
+    fields: ClassVar[frozenset[str]] = frozenset({"signatures"})
+    signatures: Mapping[str, bytes]
+
+    def pack(self, compression: Compression) -> Packed:
+        return Packed(self.kind, {"signatures": {site: _text(one) for site, one in self.signatures.items()}}, {})
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        _no_tensors(packed)
+        return cls({site: _bytes(one, None) for site, one in _named(packed, "signatures").items()})
+
+
+@dataclass(frozen=True)
 class OpenedShares(Payload):
     """A site's shares of its peers' secrets, one for each peer: of the own mask of a peer that stayed, or of the
     masking key of one that dropped out."""
@@ -168,7 +198,14 @@ class OpenedShares(Payload):
         return cls(own, pair)
 
 
-for _cls in (MaskKeys, KeyShares, Masked, Stayed, OpenedShares):
+def the_only(parts: Sequence[object], kind: type[P]) -> P:
+    """The one payload of a message; PayloadError where it is something else."""
+    if len(parts) != 1 or not isinstance(parts[0], Packed):
+        raise PayloadError(f"where one '{kind.kind}' should be, something else came")
+    return cast("P", unpack(parts[0], Expected(), kind))
+
+
+for _cls in (MaskKeys, KeyShares, Masked, Stayed, Agreement, OpenedShares):
     KINDS[_cls.kind] = _cls
 
 

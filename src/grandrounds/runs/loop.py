@@ -136,7 +136,7 @@ class RoundLoop:
         for sentence in sentences(self.sites, self.federation.weight_by, self.federation.largest_share):
             self.watcher.say(sentence)
         if self.federation.secure is not None:
-            self.watcher.say(self.federation.secure.sentence(self._wanted, simulated=self._simulated))
+            self.watcher.say(self.federation.secure.sentence(self._wanted(len(self.sites)), simulated=self._simulated))
         saved = self.checkpoints.last() if any(self.folder.checkpoints.glob("round-*")) else None
         self.ledger.pinned = self.checkpoints.pinned()  # a start that asks sites must not make them forget
         cohort = self._cohort(self.sites, 0)
@@ -221,7 +221,10 @@ class RoundLoop:
         """m = max(C K, 1) sites at random (FedED, Algorithm 1), the same for the same seed and round."""
         trusted = [site for site in self.sites if site.site not in self._left_out()]
         drawn = torch.randperm(len(trusted), generator=generator(self.config.seed, "server", round, "cohort"))
-        return [trusted[i] for i in sorted(drawn[: self._wanted].tolist())]
+        return [trusted[i] for i in sorted(drawn[: self._wanted(len(trusted))].tolist())]
+
+    def _wanted(self, sites: int) -> int:
+        return max(int(self.config.federation.fraction * sites + 0.5), 1)
 
     def _left_out(self) -> set[str]:
         """Sites that were outliers too often, the most frequent first, and fewer than half of all."""

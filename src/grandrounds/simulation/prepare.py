@@ -71,7 +71,8 @@ def _secure_sites(config: Config, folder: Path | None) -> SecureSite | None:
     """Simulated sites of secure sums; `folder` is where several processes find their secrets."""
     if (settings := config.secure_settings) is None:
         return None
-    from grandrounds.federation.secure.site import SecureSite, from_the_seed
+    from grandrounds.federation.secure.randomness import from_the_seed
+    from grandrounds.federation.secure.site import SecureSite
     from grandrounds.federation.secure.store import InMemory, OnDisk
 
     store = InMemory() if folder is None else OnDisk(folder, replies=False)

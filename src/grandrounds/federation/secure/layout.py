@@ -6,7 +6,7 @@ stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import prod
 from typing import cast
 
@@ -25,6 +25,7 @@ def shapes_of(kind: type[Payload], expected: Expected) -> dict[str, tuple[int, .
     """What is averaged of a payload of this kind, in order."""
     if kind is Predictions:
         return {VALUES: (expected.public[0], expected.classes)}
+    names: Collection[str]
     if kind is Tensors:
         names, shapes = expected.tensors.keys(), expected.tensors
     else:

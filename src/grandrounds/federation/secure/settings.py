@@ -14,6 +14,8 @@ from grandrounds.federation.shares import weights
 
 AVERAGED: tuple[type[Payload], ...] = (Parameters, Gradients, Predictions, Tensors)
 """Kinds that a mean is made of: they leave a site masked."""
+MASKED = "masked"
+"""The phase in which the algorithm's method runs."""
 LEAST_SITES = 2
 """Of one site, the sum is its upload."""
 

@@ -1,7 +1,7 @@
-"""What a site remembers of attempts to sum: the secrets of the one under way, and whose sums it has helped to open.
+"""What a site remembers of secure sums: its side of the attempt under way, and what it said for each exchange.
 
 On a site's disk, so that a process that was killed and started again keeps to what it said. A new attempt makes it
-forget the secrets of the one before: those can't be opened any more, whoever asks.
+forget the secrets of the one before: nobody can open those any more, whoever asks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from grandrounds.federation.files import write_whole
 from grandrounds.federation.payloads import Packed
 
 ATTEMPT = re.compile(r"[0-9a-f]{16}")
-"""The coordinator names attempts, so a site must not take a name for a path."""
+"""The coordinator names attempts, so a site checks what such a name looks like."""
 
 
 @dataclass
@@ -43,8 +43,20 @@ class Attempt:
     """Digest of the ask whose answer was masked: masks hide one answer, not two."""
     version: str | None = None
     """Of the private state, after the method ran."""
-    opened: list[str] | None = None
-    """Who stayed, by the coordinator's word, when shares were opened."""
+    stayed: list[str] = field(default_factory=list)
+    """Whose sum we agreed to open."""
+    opened: bool = False
+
+
+@dataclass
+class Said:
+    """What a site said for a round and exchange, in whichever attempt. It says nothing else for them later: two sums of
+    the same uploads that differ by a few sites would show those sites' uploads."""
+
+    roster: list[str] = field(default_factory=list)
+    """With whom it masked its numbers."""
+    stayed: list[str] = field(default_factory=list)
+    """Whose sum it agreed to open."""
 
 
 class AttemptStore(Protocol):
@@ -62,11 +74,9 @@ class AttemptStore(Protocol):
 
     def keep_reply(self, site: str, parts: Sequence[Packed]) -> None: ...
 
-    def opened(self, site: str, round: int) -> Mapping[str, Sequence[str]]:
-        """By exchange of a round, of whose sum shares were opened."""
-        ...
+    def said(self, site: str, round: int, exchange: int) -> Said: ...
 
-    def note_opened(self, site: str, round: int, exchange: int, stayed: Sequence[str]) -> None: ...
+    def note(self, site: str, round: int, exchange: int, said: Said) -> None: ...
 
 
 class InMemory:
@@ -74,7 +84,8 @@ class InMemory:
 
     def __init__(self) -> None:
         self._attempts: dict[str, Attempt] = {}
-        self._opened: dict[tuple[str, int], dict[str, Sequence[str]]] = {}
+        self._said: dict[str, tuple[int, dict[int, Said]]] = {}
+        """By site, of its latest round."""
 
     def read(self, site: str) -> Attempt | None:
         return self._attempts.get(site)
@@ -87,11 +98,13 @@ class InMemory:
 
     def keep_reply(self, site: str, parts: Sequence[Packed]) -> None: ...
 
-    def opened(self, site: str, round: int) -> Mapping[str, Sequence[str]]:
-        return self._opened.get((site, round), {})
+    def said(self, site: str, round: int, exchange: int) -> Said:
+        latest, exchanges = self._said.get(site, (round, {}))
+        return exchanges.get(exchange, Said()) if latest == round else Said()
 
-    def note_opened(self, site: str, round: int, exchange: int, stayed: Sequence[str]) -> None:
-        self._opened.setdefault((site, round), {})[str(exchange)] = stayed
+    def note(self, site: str, round: int, exchange: int, said: Said) -> None:
+        latest, exchanges = self._said.get(site, (round, {}))
+        self._said[site] = (round, {**(exchanges if latest == round else {}), exchange: said})
 
 
 class OnDisk:
@@ -102,17 +115,12 @@ class OnDisk:
         self._folder, self._replies = folder, replies
 
     def read(self, site: str) -> Attempt | None:
-        path = self._site(site) / "attempt.json"
-        if not path.exists():
-            return None
-        return Attempt(**_read(path))
+        content = _read(self._site(site) / "attempt.json")
+        return Attempt(**content) if content else None
 
     def write(self, site: str, attempt: Attempt) -> None:
-        if not ATTEMPT.fullmatch(attempt.name):
-            raise ValueError("an attempt is called by 16 letters of hex")
-        folder = self._site(site)
-        before = self.read(site)
-        if before is not None and (before.name != attempt.name or attempt.opened is not None):
+        folder, before = self._site(site), self.read(site)
+        if before is not None and (before.name != attempt.name or attempt.opened):
             shutil.rmtree(folder / "reply", ignore_errors=True)
         _write(folder / "attempt.json", asdict(attempt))
 
@@ -131,13 +139,15 @@ class OnDisk:
             write_whole(part / f"{place:03d}.safetensors", packed.to_bytes())
         part.rename(folder)
 
-    def opened(self, site: str, round: int) -> Mapping[str, Sequence[str]]:
-        path = self._site(site) / f"opened-{round:05d}.json"
-        return _read(path) if path.exists() else {}
+    def said(self, site: str, round: int, exchange: int) -> Said:
+        return Said(**_read(self._sums(site, round)).get(str(exchange), {}))
 
-    def note_opened(self, site: str, round: int, exchange: int, stayed: Sequence[str]) -> None:
-        known = {**self.opened(site, round), str(exchange): list(stayed)}
-        _write(self._site(site) / f"opened-{round:05d}.json", known)
+    def note(self, site: str, round: int, exchange: int, said: Said) -> None:
+        path = self._sums(site, round)
+        _write(path, {**_read(path), str(exchange): asdict(said)})
+
+    def _sums(self, site: str, round: int) -> Path:
+        return self._site(site) / f"sums-{round:05d}.json"
 
     def _site(self, site: str) -> Path:
         folder = self._folder / quote(site, safe="")
@@ -146,6 +156,9 @@ class OnDisk:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """Empty where there is no such file."""
+    if not path.exists():
+        return {}
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
