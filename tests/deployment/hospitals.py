@@ -46,8 +46,8 @@ RAN: list[str] = []
 
 @algorithm("send_numbers")
 class SendNumbers(Algorithm):
-    def averages(self) -> bool:
-        return True
+    def not_averaged(self) -> str:
+        return ""
 
     def tensors(self, shared: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
         return {"x": (SIZE,)}

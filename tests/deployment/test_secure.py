@@ -22,7 +22,7 @@ from grandrounds.federation.secure_payloads import MaskKeys
 from tests.deployment.hospitals import NAMES, PHASES, RAN, SETTINGS, Hospitals, began, exact, is_random, numbers
 
 pytestmark = pytest.mark.usefixtures("send_numbers")
-RUNS = int(os.environ.get("GRANDROUNDS_SECURE_RUNS", "100"))
+RUNS = int(os.environ.get("GRANDROUNDS_SECURE_RUNS", "25"))
 
 CASES = {
     "nobody": ((), (), ()),

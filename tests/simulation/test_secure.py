@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,13 +15,16 @@ import torch
 import grandrounds
 from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
+from grandrounds.federation.payloads import Compression
+from grandrounds.federation.robust import Aggregate
+from grandrounds.federation.secure.total import Total
 from grandrounds.registry import ALGORITHMS
 from tests.conftest import TinyConfig, task_for
 from tests.deployment.grids import run_over_grid
 from tests.simulation.crashes import Watch, cut, metrics, models, timeless
 
 AVERAGE = ("fedavg", "feded", "fedlcc", "fedner", "fedprox", "moon")
-SEEN = {"mask_keys", "key_shares", "masked", "stayed", "opened_shares"}
+SENT = {"mask_keys", "key_shares", "masked", "agreement", "opened_shares"}
 
 
 def setting(tiny_config: TinyConfig, name: str, **more: Any) -> dict[str, Any]:
@@ -56,7 +60,7 @@ def test_every_algorithm_either_averages_or_is_refused(tiny_config: TinyConfig, 
     assert models(tmp_path / "grid") == models(tmp_path / "secure")
     assert timeless(metrics(tmp_path / "grid")) == timeless(metrics(tmp_path / "secure"))
     up = {line["kind"] for line in log(tmp_path / "secure") if line.get("direction") == "up"}
-    assert up - {"scores", "done"} == SEEN - {"stayed"}
+    assert up - {"scores", "done"} == SENT
     assert not [sentence for sentence in watch.said if "clipped" in sentence]
     assert secure.rounds == 2
     first = metrics(tmp_path / "secure")[0]
@@ -85,7 +89,7 @@ def test_workers_and_one_process_have_the_same_bits_and_the_same_log(tiny_config
         for out in ("one", "two")
     ]
     assert sent[0] == sent[1]
-    assert len(sent[0]) == 2 * 3 * (1 + 2 + 3 + 2)  # rounds, sites; keys up, then each phase with what goes down
+    assert len(sent[0]) == 2 * 3 * (1 + 2 + 3 + 2 + 2)  # rounds, sites; keys up, then each phase with what goes down
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedner"])
@@ -122,25 +126,43 @@ def test_clipped_values_are_counted_and_said(tiny_config: TinyConfig, tmp_path: 
     assert said == f"{number:,.0f} uploaded values were beyond +-32 and were clipped (federation.secure)"
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"algorithm": {"name": "feded", "vote": "counts"}}, "'feded' with these options looks at them"),
-        ({"algorithm": {"name": "feded", "average_robust": "median"}}, "'feded' with these options looks at them"),
-        (
-            {"algorithm": {"name": "feded", "upload": "labels", "average": "probabilities"}},
-            "'feded' with these options looks at them",
-        ),
-        ({"algorithm": {"name": "fedlcc", "diagnostics": True}}, "'fedlcc' with these options looks at them"),
-        ({"algorithm": {"name": "centralized"}}, "'centralized' has one: leave it out"),
-        ({"federation.compression": "fp16"}, "'fp16' has no effect under federation.secure"),
-    ],
-)
-def test_what_does_not_go_with_it_is_refused_with_the_reason(
-    tiny_config: TinyConfig, change: dict[str, Any], why: str
+def cells() -> list[list[str]]:
+    """The table of docs/explanation/privacy.md: a setting, whether it is allowed, and why not."""
+    page = (Path(__file__).parents[2] / "docs/explanation/privacy.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("| with `federation.secure = true` |")
+    lines = table.partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+@pytest.mark.parametrize(("settings", "allowed", "why"), cells())
+def test_the_table_in_the_docs_is_what_the_code_does(
+    tiny_config: TinyConfig, settings: str, allowed: str, why: str
 ) -> None:
-    with pytest.raises(ConfigError, match=why):
-        make_config(setting(tiny_config, "fedavg", **change))
+    overrides = re.findall(r"`([^`]+)`", settings)
+    name = next((one.partition(" = ")[2].strip('"') for one in overrides if one.startswith("algorithm.name")), "fedavg")
+    changes = dict(map(parse_override, overrides))
+    if allowed == "yes":
+        make_config(setting(tiny_config, name), changes)
+        return
+    assert allowed == "no"
+    with pytest.raises(ConfigError) as refused:
+        make_config(setting(tiny_config, name), changes)
+    assert why in str(refused.value)
+
+
+def test_the_table_in_the_docs_is_complete() -> None:
+    said = " ".join(cell[0] for cell in cells())
+    for name in ALGORITHMS:
+        assert f'algorithm.name = "{name}"' in said
+    for aggregate in get_args(Aggregate):
+        assert f'federation.aggregate = "{aggregate}"' in said
+    for compression in get_args(Compression):
+        assert f'federation.compression = "{compression}"' in said
+
+
+def test_a_round_of_one_site_is_refused(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the sum of one would be its upload"):
+        grandrounds.run(setting(tiny_config, "fedavg", **{"federation.fraction": 0.3}), out=tmp_path / "run")
 
 
 def test_gradients_leave_as_whole_tables(tiny_config: TinyConfig, tmp_path: Path) -> None:
@@ -153,16 +175,14 @@ def test_gradients_leave_as_whole_tables(tiny_config: TinyConfig, tmp_path: Path
 def test_what_the_coordinator_sees_is_random(tiny_config: TinyConfig, tmp_path: Path) -> None:
     """The bytes of masked uploads are uniform, and no two sites' are alike."""
     seen: list[np.ndarray] = []
-    from grandrounds.federation.secure import coordinator
-
-    add = coordinator._Total.add
+    add = Total.add
 
     def listening(self: Any, site: str, parts: Any) -> None:
         seen.append(parts[0].tensors["words"].numpy().copy())
         add(self, site, parts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coordinator._Total, "add", listening)
+        patch.setattr(Total, "add", listening)
         grandrounds.run(setting(tiny_config, "fedavg", **{"federation.rounds": 1}), out=tmp_path / "run")
     assert len(seen) == 3
     for words in seen:

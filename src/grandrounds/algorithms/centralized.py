@@ -11,3 +11,6 @@ from grandrounds.algorithms.fedavg import FedAvg
 @algorithm("centralized")
 class Centralized(FedAvg):
     pooled: ClassVar[bool] = True
+
+    def not_averaged(self) -> str:
+        return "it has one site only, and the sum of one is its upload"

@@ -26,8 +26,8 @@ class FedAtt(FedAvg):
     noise: float = 0.0
     """Standard deviation of Gaussian noise on the new weights; 0.001 in the paper, for privacy."""
 
-    def averages(self) -> bool:
-        return False  # the distance of each site's weights
+    def not_averaged(self) -> str:
+        return "it weighs each site by the distance of its weights, so it must see them"
 
     def merge(self, server: Server, cohort: Cohort) -> Parameters:
         weights = Parameters.of(server.model)

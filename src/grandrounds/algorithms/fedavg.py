@@ -12,8 +12,8 @@ class FedAvg(Algorithm):
     trains_server: ClassVar[bool] = True
     server_epochs: ClassVar[int | None] = 0
 
-    def averages(self) -> bool:
-        return True
+    def not_averaged(self) -> str:
+        return ""
 
     def round(self, server: Server, cohort: Cohort) -> None:
         server.load(self.merge(server, cohort))

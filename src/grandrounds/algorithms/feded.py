@@ -82,8 +82,10 @@ class FedED(Algorithm):
                 "leave algorithm.vote = 'equal'"
             )
 
-    def averages(self) -> bool:
-        return self.upload == "predictions" and self.vote == "equal"
+    def not_averaged(self) -> str:
+        if self.vote == "counts":
+            return "algorithm.vote = 'counts' weighs each site by its own label counts"
+        return "algorithm.upload = 'labels' sends classes, which are not averaged" if self.upload == "labels" else ""
 
     def shared(self, name: str) -> bool:
         return self.download == "parameters"

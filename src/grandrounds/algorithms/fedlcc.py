@@ -40,8 +40,8 @@ class FedLCC(FedAvg):
     diagnostics: bool = False
     """Whether sites report after each round what the contrast was in their training: one more exchange of `scores`."""
 
-    def averages(self) -> bool:
-        return not self.diagnostics
+    def not_averaged(self) -> str:
+        return "algorithm.diagnostics reads what each site measured" if self.diagnostics else ""
 
     @on_site
     def train(self, site: Site, parameters: Parameters) -> Parameters:

@@ -60,8 +60,8 @@ class FedNER(Algorithm):
             raise ConfigError(f"algorithm.private: {known}; or name parts in a list")
         return replace(self, private=tuple(private[split]))
 
-    def averages(self) -> bool:
-        return True
+    def not_averaged(self) -> str:
+        return ""
 
     def shared(self, name: str) -> bool:
         return not any(name == part or name.startswith(f"{part}.") for part in self.private or ())

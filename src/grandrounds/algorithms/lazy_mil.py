@@ -53,6 +53,9 @@ class LazyMIL(Algorithm):
     choose: Literal["surest", "random"] = "surest"
     """Which of a fact's sentences to train on: Eq. 2, or for comparison a random one, each with equal chance."""
 
+    def not_averaged(self) -> str:
+        return "the server compares the bag scores of single sites"
+
     def round(self, server: Server, cohort: Cohort) -> None:
         scores = {r.site.site: r.payload for r in cohort.ask(self.score, Parameters.of(server.model))}
         won = winners(scores, server.round)

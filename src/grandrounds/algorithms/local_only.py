@@ -19,6 +19,9 @@ class LocalOnly(Algorithm):
     def labels_may_differ(self) -> bool:
         return True
 
+    def not_averaged(self) -> str:
+        return "no model leaves a site, so there is nothing to mask"
+
     def round(self, server: Server, cohort: Cohort) -> None:
         cohort.ask(self.train)
 

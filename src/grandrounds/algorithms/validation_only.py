@@ -14,5 +14,8 @@ class ValidationOnly(Algorithm):
     def shared(self, name: str) -> bool:
         return False
 
+    def not_averaged(self) -> str:
+        return "no site is asked for anything, so there is nothing to mask"
+
     def round(self, server: Server, cohort: Cohort) -> None:
         server.train("public")

@@ -31,6 +31,7 @@ from grandrounds.federation.contract import Algorithm, make_algorithm
 from grandrounds.federation.learner import LearnerSpec
 from grandrounds.federation.payloads import Compression
 from grandrounds.federation.robust import Aggregate, Rule
+from grandrounds.federation.secure.combinations import Combination, refusal
 from grandrounds.federation.secure.settings import SecureSettings
 from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
@@ -215,10 +216,12 @@ class Rounds(Section):
     compression: Compression = "fp32"
     """The compression of uploads; int8 is for predictions."""
     secure: bool = False
-    """Secure aggregation: what is averaged leaves a site masked, and the coordinator learns the weighted mean alone."""
+    """Secure aggregation: what is averaged leaves a site masked, and the coordinator learns the weighted mean alone.
+    Needs `grandrounds[secure]`."""
     secure_threshold: float = Field(0.5, ge=0.5, lt=1)
     """More than this share of the sites that began a secure sum must be there at its end, or the round is abandoned. Of
-    n sites, more than this share must collude to open another's upload."""
+    n sites, let t be the first number above this share: t of them must collude to open another's upload, or 2 t - n
+    with a coordinator that lies about who stayed. 0.67 stands a third of the sites."""
     evaluate_every: int = Field(1, ge=1)
     """Rounds between evaluations."""
     evaluate_on: list[Literal["validation", "test"]] = ["validation", "test"]
@@ -523,20 +526,10 @@ class Config(Section):
                 )
 
     def _check_secure(self, algorithm: Algorithm) -> None:
-        if algorithm.pooled:
-            raise ConfigError(
-                f"federation.secure sums what several sites send, and '{algorithm.name}' has one: leave it out"
-            )
-        if not algorithm.averages():
-            raise ConfigError(
-                f"federation.secure hides single uploads, and '{algorithm.name}' with these options looks at them or "
-                "averages none: leave it out, or take fedavg, fedprox, fedlcc, moon, fedner or feded"
-            )
-        if self.federation.compression != "fp32":
-            raise ConfigError(
-                f"federation.compression = '{self.federation.compression}' has no effect under federation.secure: "
-                "masked numbers have 32 bits; leave it out"
-            )
+        rounds = self.federation
+        wanted = Combination(algorithm.name, algorithm.not_averaged(), rounds.compression, rounds.aggregate)
+        if why := refusal(wanted):
+            raise ConfigError(why)
         if not find_spec("cryptography"):
             raise ConfigError("federation.secure needs cryptography; pip install 'grandrounds[secure]'")
 

@@ -7,7 +7,6 @@ Only good replies reach an algorithm. Lost, refused and malformed ones are named
 from __future__ import annotations
 
 import dataclasses
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from grandrounds.federation.contract import Algorithm, Cohort, Kinds, Registrati
 from grandrounds.federation.exchange import Answer, Ask, Transport, Work
 from grandrounds.federation.payloads import Expected, Packed, Parameters, Payload, PayloadError, PublicSet, unpack
 from grandrounds.federation.robust import Aggregation, Rule
-from grandrounds.federation.secure.settings import MASKED, SecureSettings, masked_kinds
+from grandrounds.federation.secure.settings import MASKED, SecureSettings, fresh_attempt, masked_kinds
 from grandrounds.federation.shares import weights
 
 if TYPE_CHECKING:  # the rest of it needs the package cryptography
@@ -91,7 +90,7 @@ class Federation:
     """Called for each site that has answered."""
     secure: SecureSettings | None = None
     """How what is averaged is summed without the server's seeing a single upload; None: it is not."""
-    attempt: Callable[[int, int], str] = lambda round, exchange: secrets.token_hex(8)
+    attempt: Callable[[int, int], str] = fresh_attempt
     """The name of an attempt to sum in this round and exchange."""
 
     def cohort(self, sites: Sequence[Registration], round: int, read_only: bool = False) -> RoundCohort:

@@ -35,8 +35,9 @@ from grandrounds.federation.coordinator import (
 from grandrounds.federation.exchange import Transport
 from grandrounds.federation.learner import VALIDATION, Server, save_outcomes
 from grandrounds.federation.payloads import Packed, Parameters
+from grandrounds.federation.secure.combinations import Combination, refusal
 from grandrounds.federation.secure.fixed_point import RANGE
-from grandrounds.federation.secure.settings import repeatable_attempt
+from grandrounds.federation.secure.settings import fresh_attempt, repeatable_attempt
 from grandrounds.federation.seeds import generator
 from grandrounds.federation.shares import sentences
 from grandrounds.metrics.score import Score
@@ -112,7 +113,7 @@ class RoundLoop:
             public=setup.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
             secure=config.secure_settings,
-            **({"attempt": partial(repeatable_attempt, config.digest())} if terms is None else {}),
+            attempt=partial(repeatable_attempt, config.digest()) if terms is None else fresh_attempt,
         )
         self._simulated = terms is None
         self.objective = setup.spec.task.objective
@@ -135,8 +136,11 @@ class RoundLoop:
         # ConfigError here, not after the first site has trained, where a site has not registered what weights go by
         for sentence in sentences(self.sites, self.federation.weight_by, self.federation.largest_share):
             self.watcher.say(sentence)
-        if self.federation.secure is not None:
-            self.watcher.say(self.federation.secure.sentence(self._wanted(len(self.sites)), simulated=self._simulated))
+        if (secure := self.federation.secure) is not None:
+            asked = self._wanted(len(self.sites))
+            if why := refusal(Combination(self.algorithm.name, sites=asked)):
+                raise ConfigError(why)
+            self.watcher.say(secure.sentence(asked, simulated=self._simulated))
         saved = self.checkpoints.last() if any(self.folder.checkpoints.glob("round-*")) else None
         self.ledger.pinned = self.checkpoints.pinned()  # a start that asks sites must not make them forget
         cohort = self._cohort(self.sites, 0)

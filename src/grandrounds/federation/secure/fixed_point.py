@@ -24,6 +24,8 @@ RANGE_BITS = 5
 RANGE = 2**RANGE_BITS
 """Values beyond +-32 are clipped and counted; weights of encoders, log-probabilities and gradients are within."""
 WEIGHT_STEPS = 1024
+CHUNK = 1 << 18
+"""Numbers that are encoded at once: in float64 all of them would take twice a model's memory."""
 Words = NDArray[np.uint32]
 
 
@@ -46,12 +48,14 @@ class FixedPoint:
         """The weighted values as words, and how many of them were clipped."""
         if not 1 <= weight <= WEIGHT_STEPS:
             raise ValueError(f"a weight is 1 to {WEIGHT_STEPS}")
-        outside = int(np.count_nonzero(np.abs(values) > RANGE))
-        exact = values.astype(np.float64)  # of float32, products with 2^f k/1024 would be rounded twice
-        np.clip(exact, -RANGE, RANGE, out=exact)
-        exact *= 2.0**self.bits * weight / WEIGHT_STEPS
-        words = np.rint(exact, out=exact).astype(np.int64).astype(np.uint32)
-        return words, outside
+        words, outside, scale = np.empty(len(values), dtype=np.int32), 0, 2.0**self.bits * weight / WEIGHT_STEPS
+        for start in range(0, len(values), CHUNK):
+            exact = values[start : start + CHUNK].astype(np.float64)  # in float32 the product would be rounded, too
+            outside += int(np.count_nonzero(np.abs(exact) > RANGE))
+            np.clip(exact, -RANGE, RANGE, out=exact)
+            exact *= scale
+            words[start : start + CHUNK] = np.rint(exact, out=exact)
+        return words.view(np.uint32), outside
 
     def decode(self, total: Words) -> NDArray[np.int64]:
         """The true sum of what sites encoded."""

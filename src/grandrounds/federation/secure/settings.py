@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from secrets import token_hex
 
 from grandrounds.errors import ConfigError
 from grandrounds.federation.contract import Kinds, Registration
@@ -33,10 +34,6 @@ class SecureSettings:
 
     def sentence(self, sites: int, simulated: bool) -> str:
         """What people hear of it before round 1."""
-        if sites < LEAST_SITES:
-            raise ConfigError(
-                f"federation.secure sums the uploads of {LEAST_SITES} sites or more, and a round asks {sites}"
-            )
         keys = (
             "keys are derived from the seed, as a simulation repeats"
             if simulated
@@ -60,6 +57,11 @@ def masked_kinds(kinds: Kinds) -> bool:
     return all(averaged)
 
 
+def fresh_attempt(round: int, exchange: int) -> str:
+    """The name of an attempt between hosts."""
+    return token_hex(8)
+
+
 def repeatable_attempt(run: str, round: int, exchange: int) -> str:
-    """The name of an attempt in a simulation, whose runs repeat; between hosts it is drawn."""
+    """The same in a simulation, whose runs repeat."""
     return sha256(f"{run} {round} {exchange}".encode()).hexdigest()[:16]
