@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 
 import grandrounds
+from grandrounds.config.overrides import parse_override
 from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
 from grandrounds.federation.payloads import Compression
