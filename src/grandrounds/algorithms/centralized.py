@@ -15,3 +15,6 @@ class Centralized(FedAvg):
 
     def unaccounted(self, unit: Unit) -> str:
         return "there is one site only, and no other that could hide it" if unit == "site" else ""
+
+    def not_averaged(self) -> str:
+        return "it has one site only, and the sum of one is its upload"

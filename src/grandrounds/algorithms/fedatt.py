@@ -30,6 +30,9 @@ class FedAtt(FedAvg):
     def unaccounted(self, unit: Unit) -> str:
         return "a site's weight depends on its update, so no share of it is known" if unit == "site" else ""
 
+    def not_averaged(self) -> str:
+        return "it weighs each site by the distance of its weights, so it must see them"
+
     def merge(self, server: Server, cohort: Cohort) -> Parameters:
         weights = Parameters.of(server.model)
         pull = attentive_pull(weights.values, cohort.ask(self.train, weights), self.norm)

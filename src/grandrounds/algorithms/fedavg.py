@@ -16,6 +16,9 @@ class FedAvg(Algorithm):
     def unaccounted(self, unit: Unit) -> str:
         return ""
 
+    def not_averaged(self) -> str:
+        return ""
+
     def round(self, server: Server, cohort: Cohort) -> None:
         server.load(self.merge(server, cohort))
         if server.training.epochs:

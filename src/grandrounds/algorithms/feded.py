@@ -84,6 +84,11 @@ class FedED(Algorithm):
                 "leave algorithm.vote = 'equal'"
             )
 
+    def not_averaged(self) -> str:
+        if self.vote == "counts":
+            return "algorithm.vote = 'counts' weighs each site by its own label counts"
+        return "algorithm.upload = 'labels' sends classes, which are not averaged" if self.upload == "labels" else ""
+
     def shared(self, name: str) -> bool:
         return self.download == "parameters"
 

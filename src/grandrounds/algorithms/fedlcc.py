@@ -44,6 +44,9 @@ class FedLCC(FedAvg):
     def unaccounted(self, unit: Unit) -> str:
         return "algorithm.diagnostics sends what the contrast was on training data" if self.diagnostics else ""
 
+    def not_averaged(self) -> str:
+        return "algorithm.diagnostics reads what each site measured" if self.diagnostics else ""
+
     @on_site
     def train(self, site: Site, parameters: Parameters) -> Parameters:
         site.load(parameters)

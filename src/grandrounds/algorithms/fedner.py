@@ -67,6 +67,9 @@ class FedNER(Algorithm):
     def protected(self) -> Algorithm:
         return self if self.private_embeddings is not None else replace(self, private_embeddings=True)
 
+    def not_averaged(self) -> str:
+        return ""
+
     def shared(self, name: str) -> bool:
         if self.private_embeddings and {"embeddings", "words"} & set(name.split(".")):
             return False

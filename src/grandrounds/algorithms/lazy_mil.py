@@ -57,6 +57,9 @@ class LazyMIL(Algorithm):
     def unaccounted(self, unit: Unit) -> str:
         return "which facts a site has, and how confident it is, leaves without noise ('bag_scores')"
 
+    def not_averaged(self) -> str:
+        return "the server compares the bag scores of single sites"
+
     def round(self, server: Server, cohort: Cohort) -> None:
         scores = {r.site.site: r.payload for r in cohort.ask(self.score, Parameters.of(server.model))}
         won = winners(scores, server.round)

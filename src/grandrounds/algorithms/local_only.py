@@ -23,6 +23,9 @@ class LocalOnly(Algorithm):
     def unaccounted(self, unit: Unit) -> str:
         return "no model leaves a site, so there is nothing to hide" if unit == "site" else ""
 
+    def not_averaged(self) -> str:
+        return "no model leaves a site, so there is nothing to mask"
+
     def round(self, server: Server, cohort: Cohort) -> None:
         cohort.ask(self.train)
 

@@ -18,5 +18,8 @@ class ValidationOnly(Algorithm):
     def unaccounted(self, unit: Unit) -> str:
         return "no site is asked for anything, so there is nothing to hide"
 
+    def not_averaged(self) -> str:
+        return "no site is asked for anything, so there is nothing to mask"
+
     def round(self, server: Server, cohort: Cohort) -> None:
         server.train("public")

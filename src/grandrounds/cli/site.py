@@ -120,13 +120,14 @@ def _accepted(ours: Enrolment, accept: bool, dry_run: bool) -> Path | None:
         return ours.accepted
     algorithm = ours.terms.config.make_algorithm()
     err.print(f"  there is no policy; '{algorithm.name}' needs these to leave, and nothing else may:", soft_wrap=True)
-    for kind, what in needed_kinds(algorithm).items():
+    secure = ours.terms.config.federation.secure
+    for kind, what in needed_kinds(algorithm, secure).items():
         err.print(f"    {kind}: {what}", soft_wrap=True)
     if dry_run:
         return None
     if not accept and not (sys.stdin.isatty() and typer.confirm("  let them leave?", err=True)):
         raise GrandRoundsError("nothing was accepted, so nothing leaves: say yes, add --accept, or give a --policy")
-    write_accepted(ours.accepted, algorithm, ours.terms.digest[:16])
+    write_accepted(ours.accepted, algorithm, ours.terms.digest[:16], secure)
     err.print(f"  written to '{ours.accepted}'", soft_wrap=True)
     return ours.accepted
 

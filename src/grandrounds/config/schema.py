@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -29,10 +30,12 @@ from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.contract import Algorithm, make_algorithm
 from grandrounds.federation.learner import LearnerSpec
 from grandrounds.federation.payloads import Compression
+from grandrounds.federation.privacy import combinations as with_privacy
 from grandrounds.federation.privacy.accounting import check_installed
-from grandrounds.federation.privacy.combinations import Combination, refusal
 from grandrounds.federation.privacy.settings import Plan, Privacy, Unit
 from grandrounds.federation.robust import Aggregate, Rule
+from grandrounds.federation.secure import combinations as with_secure
+from grandrounds.federation.secure.settings import SecureSettings
 from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
@@ -215,6 +218,13 @@ class Rounds(Section):
     Half of the sites at least are always asked."""
     compression: Compression = "fp32"
     """The compression of uploads; int8 is for predictions."""
+    secure: bool = False
+    """Secure aggregation: what is averaged leaves a site masked, and the coordinator learns the weighted mean alone.
+    Needs `grandrounds[secure]`."""
+    secure_threshold: float = Field(0.5, ge=0.5, lt=1)
+    """More than this share of the sites that began a secure sum must be there at its end, or the round is abandoned. Of
+    n sites, let t be the first number above this share: t of them must collude to open another's upload, or 2 t - n
+    with a coordinator that lies about who stayed. 0.67 stands a third of the sites."""
     evaluate_every: int = Field(1, ge=1)
     """Rounds between evaluations."""
     evaluate_on: list[Literal["validation", "test"]] = ["validation", "test"]
@@ -481,6 +491,8 @@ class Config(Section):
             raise ConfigError(
                 f"federation.compression = '{compression}', but what '{algorithm.name}' uploads travels as {fitting}"
             )
+        if self.federation.secure:
+            self._check_secure(algorithm)
         task = TASKS[self.task["name"]]
         for ability in algorithm.needs:
             require(f"'{algorithm.name}'", ability, task)
@@ -522,13 +534,14 @@ class Config(Section):
 
     def _check_privacy(self, algorithm: Algorithm, unit: Unit) -> None:
         check_installed()
-        wanted = Combination(
+        wanted = with_privacy.Combination(
             unit,
             algorithm=algorithm.name,
             unaccounted=algorithm.unaccounted(unit),
             personal=algorithm.personal,
             compression=self.federation.compression,
             aggregate=self.federation.aggregate,
+            secure=self.federation.secure,
             exact_scores=self.privacy.exact_scores,
             task=self.task["name"],
             next_sentence=bool(self.task.get("next_sentence")),
@@ -537,7 +550,7 @@ class Config(Section):
             fraction=self.federation.fraction,
             votes=algorithm.public_at_sites,
         )
-        if why := refusal(wanted):
+        if why := with_privacy.refusal(wanted):
             raise ConfigError(why)
 
     @property
@@ -547,6 +560,23 @@ class Config(Section):
             return None
         rounds = self.federation
         return Plan.of(self.privacy, rounds.rounds, rounds.fraction, self.make_algorithm().exchanges())
+
+    def _check_secure(self, algorithm: Algorithm) -> None:
+        rounds = self.federation
+        wanted = with_secure.Combination(algorithm.name, algorithm.not_averaged(), rounds.compression, rounds.aggregate)
+        if why := with_secure.refusal(wanted):
+            raise ConfigError(why)
+        if not find_spec("cryptography"):
+            raise ConfigError("federation.secure needs cryptography; pip install 'grandrounds[secure]'")
+
+    @property
+    def secure_settings(self) -> SecureSettings | None:
+        """What coordinator and sites agree on about secure sums; None: there are none."""
+        rounds = self.federation
+        if not rounds.secure:
+            return None
+        weight_by = rounds.weight_by or self.make_algorithm().weight_by
+        return SecureSettings(weight_by, rounds.largest_share, rounds.secure_threshold)
 
     @property
     def needs_public(self) -> bool:

@@ -277,6 +277,8 @@ def coordinate(
         sites = handshake.open(at_least or len(founded.sites), idle, rounds.absence)
         if config.make_algorithm().needs_secret:
             handshake.agree_on_secret()
+        if config.federation.secure:
+            handshake.introduce_peers()
         folder.claim(config)  # the sites fit: from here on there is a run to go on with
         table = [SiteRow(site.site, site.counts["notes"], site.counts["examples"], {}) for site in sites]
         left_out = sorted(set(founded.sites) - {site.site for site in sites})

@@ -26,11 +26,15 @@ from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.public_sets import PublicSetCache
 from grandrounds.federation.rows import table_names
 from grandrounds.federation.runner import SiteRunner
+from grandrounds.federation.secure.site import SecureSite
+from grandrounds.federation.secure.store import InMemory
 from grandrounds.setup.examples import Examples
 from grandrounds.setup.server import expected_of, manifest_of
 
 FEW = 8
 """Examples to train on: the shape of an upload does not depend on how many."""
+PEERS = ("another site", "a third site")
+"""Who stands in for the others of a secure sum."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,15 @@ def dry_run(enrolment: Enrolment, holding: Holding, privacy: PrivacyRunner | Non
     expected = expected_of(model, manifest_of(model, algorithm), terms.task, (len(rows), digest), algorithm)
     few = replace(site_data.splits["train"], rows=site_data.splits["train"].rows[:FEW])
     played = replace(site_data, splits={**site_data.splits, "train": few}, policy=Policy())
+    sites = {site_data.registration.site: played}
+    if secure := config.secure_settings:  # which takes several: the others hold what this one does
+        for peer in PEERS:
+            sites[peer] = replace(played, registration=replace(site_data.registration, site=peer))
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
         runner = SiteRunner(
             algorithm,
-            {site_data.registration.site: played},
+            sites,
             replace(expected, manifest=site_data.registration.manifest),
             PrivateStore(state / "states"),
             config.federation.compression,
@@ -76,9 +84,10 @@ def dry_run(enrolment: Enrolment, holding: Holding, privacy: PrivacyRunner | Non
             state / "models",
             PublicSetCache(state / "public"),
             privacy=privacy,
+            secure=SecureSite(secure, InMemory()) if secure else None,
         )
         server = Server(spec, dict.fromkeys(("public", "validation", "test"), split), model)
-        listener = _Listener(runner, site_data.policy)
+        listener = _Listener(runner, site_data.policy, site_data.registration.site)
         federation = Federation(
             algorithm,
             listener,
@@ -89,24 +98,25 @@ def dry_run(enrolment: Enrolment, holding: Holding, privacy: PrivacyRunner | Non
             config.federation.weight_by or algorithm.weight_by,
             largest_share=config.federation.largest_share,
             public=stand_in if algorithm.public_at_sites else None,
+            secure=secure,
         )
-        sites = [site_data.registration]
+        everyone = [one.registration for one in sites.values()]
         listener.when = "before round 1"
-        algorithm.start(server, cohort := federation.cohort(sites, 0))
+        algorithm.start(server, cohort := federation.cohort(everyone, 0))
         cohort.finish()
         listener.when = "a round"
         server.begin(1)
-        algorithm.round(server, cohort := federation.cohort(sites, 1))
+        algorithm.round(server, cohort := federation.cohort(everyone, 1))
         cohort.finish()
-        algorithm.diagnose(server, federation.cohort(sites, 1, read_only=True))
+        algorithm.diagnose(server, federation.cohort(everyone, 1, read_only=True))
         listener.when = "an evaluation"
         for part in ("validation", "test"):
             try:
-                algorithm.evaluate(server, federation.cohort(sites, 1, read_only=True), part)
+                algorithm.evaluate(server, federation.cohort(everyone, 1, read_only=True), part)
             except AbandonedError:
                 continue  # the site has no such data, and would say so
         listener.when = "the end"
-        algorithm.finish(server, cohort := federation.cohort(sites, 1, read_only=True))
+        algorithm.finish(server, cohort := federation.cohort(everyone, 1, read_only=True))
         cohort.finish()
     return listener.seen
 
@@ -123,14 +133,14 @@ def tables_of_words(enrolment: Enrolment, uploads: Sequence[Upload]) -> list[str
 class _Listener:
     """A transport that writes down what passes."""
 
-    def __init__(self, runner: SiteRunner, policy: Policy) -> None:
+    def __init__(self, runner: SiteRunner, policy: Policy, site: str) -> None:
         self.when, self.seen = "", list[Upload]()
-        self._runner, self._policy = runner, policy
+        self._runner, self._policy, self._site = runner, policy, site
 
     def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
         for ask in asks:
             answer = self._runner.answer(ask)
-            for place, part in enumerate(answer.payloads):
+            for place, part in enumerate(answer.payloads if ask.site == self._site else ()):
                 self._write_down(ask, part, place)
             yield answer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,8 +12,9 @@ from typing import Any, assert_never
 from grandrounds import __version__
 from grandrounds.deployment.final_model import FinalModelFolder
 from grandrounds.deployment.heads import SignedHead, check_log, write_heads
-from grandrounds.deployment.keys import PrivateKey, PublicKey, fingerprint, public_of, seal, sign, signed_by, unseal
+from grandrounds.deployment.keys import PrivateKey, PublicKey, seal, sign, signed_by, unseal
 from grandrounds.deployment.ledger import GREETED, SiteLedger
+from grandrounds.deployment.peers import Peers
 from grandrounds.deployment.protocol import (
     Answered,
     AskMethod,
@@ -24,6 +24,7 @@ from grandrounds.deployment.protocol import (
     Hello,
     Introduction,
     Keys,
+    PeerKeys,
     Refused,
     Request,
     Response,
@@ -70,6 +71,7 @@ class MessageHandler:
         self._runner, self._registration, self._about = runner, registration, about
         self._audit, self._key, self._state, self._say = audit, key, state, say
         self._ledger, self._final_model = ledger, final_model
+        self._peers = Peers(state / "peers.json", registration.site, key.public_key(), say)
         self.digest = registration.digest
         self.ended: str | None = None
         """Why there is nothing more to do: empty where it ended well."""
@@ -126,6 +128,8 @@ class MessageHandler:
                 self._take_secret(secret)
             case FinalModel() as model:
                 return self._take_model(model, payloads), []
+            case PeerKeys(keys=keys):
+                self._audit.write(event="peers", sites=sorted(self._peers.check(keys)))
             case Refused(why=why):
                 self._end("refused", foreign(why, 600))
             case Bye():
@@ -228,28 +232,12 @@ class MessageHandler:
         self._secret.chmod(0o600)
 
     def _known_peers(self, keys: Mapping[str, str]) -> dict[str, PublicKey]:
-        """The sites' keys as they are in peers.json: written by the engineer, who had the fingerprints from the other
-        hospitals, or at the first time by us, and then shown. Whoever is not in it stays out for good."""
+        """With whom a secret may be shared."""
         if not self._runner.algorithm.needs_secret:
             raise GrandRoundsError(
                 "this federation's algorithm needs no secret of the sites, so there is none to share"
             )
-        path = self._state / "peers.json"
-        peers = {site: public_of(text) for site, text in keys.items()}
-        shown = {site: fingerprint(key) for site, key in peers.items()}
-        if shown.get(self._registration.site) != fingerprint(self._key.public_key()):
-            raise GrandRoundsError("among the sites' keys our own is not there or another one; nothing is shared")
-        if not path.exists():
-            write_whole(path, json.dumps(shown, indent=1).encode())
-            for site, mark in sorted(shown.items()):
-                self._say(f"site '{site}' has the key {mark}: compare it with what that hospital says")
-        known = json.loads(path.read_text(encoding="utf-8"))
-        for site, mark in shown.items():
-            if known.get(site) != mark:
-                raise GrandRoundsError(
-                    f"the key of site '{site}' is not the one in '{path}'; nothing is shared with it"
-                )
-        return peers
+        return self._peers.check(keys)
 
 
 def _addressed(box: bytes, site: str) -> bytes:

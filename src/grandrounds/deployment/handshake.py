@@ -15,7 +15,18 @@ from typing import Any, Protocol
 from grandrounds import __version__
 from grandrounds.deployment.flower.grid import Letter, OverGrid, Received, Roster
 from grandrounds.deployment.keys import PublicKey, public_text
-from grandrounds.deployment.protocol import Bye, Done, FinalModel, Hello, Introduction, Keys, Refused, Secret, Secrets
+from grandrounds.deployment.protocol import (
+    Bye,
+    Done,
+    FinalModel,
+    Hello,
+    Introduction,
+    Keys,
+    PeerKeys,
+    Refused,
+    Secret,
+    Secrets,
+)
 from grandrounds.deployment.terms import Terms
 from grandrounds.errors import ConfigError, GrandRoundsError, foreign
 from grandrounds.federation.audit import Audit, log_payload
@@ -111,6 +122,13 @@ class Handshake:
                 self._watcher.say(f"site '{reply.site}' did not take the model ({foreign(why)})")
         if away := sorted(set(self._transport.registered) - set(here)):
             self._watcher.say(f"{', '.join(away)} did not get the model: not connected")
+
+    def introduce_peers(self) -> None:
+        """Sites that sum in secret must know each other's keys: they sign what we carry between them."""
+        keys = {name: public_text(key) for name, key in self._keys.items()}
+        for reply in self._transport.converse([Letter(name, PeerKeys(keys=keys)) for name in sorted(self._holding)]):
+            if not isinstance(reply.message, Done):
+                self._watcher.say(f"site '{reply.site}' did not take the other sites' keys; its own log says why")
 
     def close(self) -> None:
         """Goodbye; what sites say of their logs is kept, so that a log that is cut later is found out."""

@@ -20,6 +20,7 @@ from grandrounds.federation.contract import Algorithm, declared_kinds, site_meth
 from grandrounds.federation.exchange import Ask
 from grandrounds.federation.payloads import Done, Gradients, Packed, Payload, Scores
 from grandrounds.federation.policy import RefusalError
+from grandrounds.federation.secure.settings import MASKED
 
 GREETED, ASKED = "registered", "asked"
 AT_THE_END = 2
@@ -62,6 +63,8 @@ class SiteLedger:
             raise RefusalError(f"the terms have {self._rounds} rounds, so none with the number {ask.round}")
         if not 1 <= ask.exchange <= self._exchanges:
             raise RefusalError(f"a round of this algorithm has {self._exchanges} exchanges at most")
+        if ask.phase not in ("", MASKED):  # no method runs, and SecureSite knows what it has said
+            return {**ask.where, "event": "secure sum", "phase": ask.phase}
         judged, sizes = self._judged(ask), self._sizes_in(ask)
         if sizes not in self._sizes:
             self._check_sizes(sizes)
@@ -128,6 +131,8 @@ def _place(ask: Ask, judged: bool) -> str:
 
 
 def _digest(ask: Ask) -> str:
-    parts = [part.digest if isinstance(part, Packed) else part for part in ask.message]
+    """In a secure sum, of what the method is asked: the peers' shares before it are others in each attempt."""
+    message = ask.message[1:] if ask.phase else ask.message
+    parts = [part.digest if isinstance(part, Packed) else part for part in message]
     said = [ask.method, parts, ask.start, ask.commit, ask.public]
     return sha256(json.dumps(said).encode()).hexdigest()[:32]

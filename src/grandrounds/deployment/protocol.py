@@ -5,6 +5,7 @@ AskMethod run a method of the algorithm            Answered      how that went; 
 Keys      the public keys of all sites             Secrets       the sites' secret, sealed to each of them, signed
 Secret    the secret, sealed to one site           Done          understood
 FinalModel the selected weights travel beside it   Done
+PeerKeys  the public keys of all sites, to keep    Done
 Refused   the coordinator refuses the site         Done
 Bye       it is over                               Done
 """
@@ -65,6 +66,8 @@ class AskMethod(_Model):
     needed: list[str]
     public: str
     public_set: int | None
+    phase: str = ""
+    attempt: str = ""
 
     @classmethod
     def of(cls, ask: Ask, put: Callable[[Packed], int]) -> AskMethod:
@@ -84,6 +87,11 @@ class AskMethod(_Model):
 
 class Keys(_Model):
     what: Literal["keys"] = "keys"
+    keys: dict[str, str]
+
+
+class PeerKeys(_Model):
+    what: Literal["peers"] = "peers"
     keys: dict[str, str]
 
 
@@ -152,7 +160,7 @@ class Done(_Model):
     what: Literal["done"] = "done"
 
 
-Asked = Hello | AskMethod | Keys | Secret | FinalModel | Refused | Bye
+Asked = Hello | AskMethod | Keys | PeerKeys | Secret | FinalModel | Refused | Bye
 Said = Introduction | Answered | Secrets | Done
 
 

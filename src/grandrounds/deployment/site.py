@@ -25,6 +25,7 @@ from grandrounds.deployment.handler import HEAD, MessageHandler
 from grandrounds.deployment.heads import check_log, read_heads
 from grandrounds.deployment.keys import read_private
 from grandrounds.deployment.ledger import SiteLedger
+from grandrounds.deployment.peers import Peers, PeerSigner
 from grandrounds.deployment.spending import open_privacy
 from grandrounds.deployment.terms import tokenizer_digest
 from grandrounds.errors import ConfigError, GrandRoundsError
@@ -36,6 +37,9 @@ from grandrounds.federation.privacy.site import check_patients
 from grandrounds.federation.private import PrivateStore
 from grandrounds.federation.public_sets import PublicSetCache
 from grandrounds.federation.runner import SiteData, SiteRunner
+from grandrounds.federation.secure.randomness import from_the_system
+from grandrounds.federation.secure.site import SecureSite
+from grandrounds.federation.secure.store import OnDisk
 from grandrounds.federation.training import Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.setup.corpora import Corpora
@@ -109,7 +113,7 @@ def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], No
     ledger = SiteLedger(log, rounds.rounds, config.make_algorithm(), rounds.checkpoint_every, always)
     comes = config.shares_model and site_data.policy.receive_model
     final_model = FinalModelFolder(terms, state / MODEL) if comes else None
-    runner = make_runner(enrolment, holding)
+    runner = make_runner(enrolment, holding, say)
     return MessageHandler(runner, site_data.registration, about, audit, key, state, ledger, say, final_model)
 
 
@@ -127,7 +131,7 @@ def alone(enrolment: Enrolment) -> Iterator[None]:
         yield
 
 
-def make_runner(enrolment: Enrolment, holding: Holding) -> SiteRunner:
+def make_runner(enrolment: Enrolment, holding: Holding, say: Callable[[str], None]) -> SiteRunner:
     terms, state, site_data = enrolment.terms, enrolment.state, holding.site_data
     algorithm, model = terms.config.make_algorithm(), site_data.spec.initial_model()
     return SiteRunner(
@@ -142,7 +146,17 @@ def make_runner(enrolment: Enrolment, holding: Holding) -> SiteRunner:
         {site_data.spec.model_key: model},
         lambda: _secret(state),
         privacy=open_privacy(enrolment),
+        secure=_secure_site(enrolment, say),
     )
+
+
+def _secure_site(enrolment: Enrolment, say: Callable[[str], None]) -> SecureSite | None:
+    """The site in secure sums, if the terms have them: keys of the system's randomness, secrets on the site's disk."""
+    if (settings := enrolment.terms.config.secure_settings) is None:
+        return None
+    key = read_private(enrolment.key)
+    peers = Peers(enrolment.state / "peers.json", enrolment.site.name, key.public_key(), say)
+    return SecureSite(settings, OnDisk(enrolment.state / "secure"), from_the_system, PeerSigner(key, peers))
 
 
 def with_policy(holding: Holding, policy: Policy) -> Holding:

@@ -128,6 +128,11 @@ class Algorithm:
     def check(self, parameters: Collection[str]) -> None:
         """ConfigError where options name what the model does not have."""
 
+    def not_averaged(self) -> str:
+        """Why the server must see single replies; empty: all that a round asks sites for goes through `mean`, and
+        nothing counts replies. Then federation.secure can hide them: `mean` gets one, which is the sites' mean."""
+        return "it does not say that everything its rounds ask for is averaged (Algorithm.not_averaged)"
+
     def exchanges(self) -> int:
         """How often a round asks a site at most: a site refuses what goes beyond."""
         return 8

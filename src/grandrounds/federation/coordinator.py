@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from grandrounds.errors import ConfigError, GrandRoundsError, foreign
 from grandrounds.federation.audit import Audit, log_payload
@@ -18,7 +18,16 @@ from grandrounds.federation.exchange import Answer, Ask, Transport, Work
 from grandrounds.federation.payloads import Expected, Packed, Parameters, Payload, PayloadError, PublicSet, unpack
 from grandrounds.federation.privacy.updates import SiteNoise
 from grandrounds.federation.robust import Aggregation, Rule
+from grandrounds.federation.secure.settings import MASKED, SecureSettings, fresh_attempt, masked_kinds
 from grandrounds.federation.shares import weights
+
+if TYPE_CHECKING:  # the rest of it needs the package cryptography
+    from grandrounds.federation.secure.coordinator import Message, SecureSum
+
+
+ALL_SITES = "all sites"
+"""Whose reply a secure sum is."""
+UNKNOWN_VERSION = "it calls its private state by a name that the server did not give"
 
 
 class AbandonedError(GrandRoundsError):
@@ -39,6 +48,10 @@ class Traffic:
     """Of sites' updates, the largest of the round, where federation.aggregate asks for them."""
     outliers: dict[str, float] = field(default_factory=dict)
     """Sites with an update far larger than the median, and how many times as large."""
+    clipped: int = 0
+    """Values beyond the range of fixed point, in secure sums."""
+    rounding: float = 0.0
+    """How far the mean of a secure sum can be from that of the numbers before they were rounded, at most."""
 
 
 @dataclass
@@ -78,6 +91,10 @@ class Federation:
     """What sites may look at beside their own data."""
     watch: Callable[[str], None] = lambda site: None
     """Called for each site that has answered."""
+    secure: SecureSettings | None = None
+    """How what is averaged is summed without the server's seeing a single upload; None: it is not."""
+    attempt: Callable[[int, int], str] = fresh_attempt
+    """The name of an attempt to sum in this round and exchange."""
 
     def cohort(self, sites: Sequence[Registration], round: int, read_only: bool = False) -> RoundCohort:
         return RoundCohort(self, sites, round, read_only)
@@ -111,7 +128,8 @@ class RoundCohort(Cohort):
         asks = [
             self._ask(method, site.site, messages[site.site], packed) for site in self.sites if site.site in messages
         ]
-        self._open = self._replies(method, asks)
+        secure = self._federation.secure is not None and masked_kinds(declared_kinds(method))
+        self._open = self._one_reply(method, asks) if secure else self._replies(method, asks)
         return self._open
 
     def finish(self) -> None:
@@ -142,20 +160,14 @@ class RoundCohort(Cohort):
 
     def _replies(self, method: Any, asks: Sequence[Ask]) -> Iterator[Reply[Any]]:
         kinds, good, failed = declared_kinds(method), 0, list[str]()
-        sent = {ask.site: ask for ask in asks}
-        for ask in asks:
-            for part in ask.payloads:
-                log_payload(self._federation.audit, ask.where, "down", part)
-        for answer in self._federation.transport.exchange(asks):
-            answer = measurable(answer)
-            self._record(sent[answer.site], answer)
+        for ask, answer in self._exchanged(asks):
             try:
-                reply = self._checked(sent[answer.site], answer, kinds)
+                reply = self._checked(ask, answer, kinds)
             except PayloadError as problem:
-                self._reject(sent[answer.site], f"rejected: {foreign(str(problem))}")
+                self._reject(ask, f"rejected: {foreign(str(problem))}")
                 continue
             except Exception as bug:  # whatever one site's reply leads to, the others' round goes on
-                self._reject(sent[answer.site], f"failed: its reply can't be used ({type(bug).__name__})")
+                self._reject(ask, f"failed: its reply can't be used ({type(bug).__name__})")
                 reply = None
             finally:
                 self._federation.watch(answer.site)
@@ -165,17 +177,85 @@ class RoundCohort(Cohort):
                 good += 1
                 self.traffic.replies += 1
                 yield reply
-        # A bug must not look like lost sites; but what one site says of itself must not stop the others' run.
+        self._check_bug(method, asks, failed)
+        if good < min(self._federation.min_replies, len(asks)):
+            raise self._abandoned(f"{good} good replies, {self._federation.min_replies} are needed")
+
+    def _exchanged(self, asks: Sequence[Ask]) -> Iterator[tuple[Ask, Answer]]:
+        """Answers that can be measured, counted and logged, each with its ask."""
+        sent = {ask.site: ask for ask in asks}
+        for ask in asks:
+            for part in ask.payloads:
+                log_payload(self._federation.audit, ask.where, "down", part)
+        for answer in self._federation.transport.exchange(asks):
+            answer = measurable(answer)
+            self._record(sent[answer.site], answer)
+            yield sent[answer.site], answer
+
+    def _check_bug(self, method: Any, asks: Sequence[Ask], failed: Sequence[str]) -> None:
+        """A bug must not look like lost sites; but what one site says of itself must not stop the others' run."""
         if asks and len(failed) == len(asks) >= min(2, self.registered):
             raise GrandRoundsError(
                 f"round {self._round}, '{method.__name__}': every site {failed[0]}; mend that and go on with --resume"
             )
-        if good < min(self._federation.min_replies, len(asks)):
-            reasons = "; ".join(f"{site} {reason}" for site, reason in sorted(self.traffic.lost.items()))
-            raise AbandonedError(
-                f"round {self._round} was abandoned: {good} good replies, "
-                f"{self._federation.min_replies} are needed ({reasons})"
-            )
+
+    def _abandoned(self, why: str) -> AbandonedError:
+        reasons = "; ".join(f"{site} {reason}" for site, reason in sorted(self.traffic.lost.items()))
+        return AbandonedError(f"round {self._round} was abandoned: {why} ({reasons})")
+
+    def _one_reply(self, method: Any, asks: Sequence[Ask]) -> Iterator[Reply[Any]]:
+        """The sites' mean, of whose single uploads the server sees nothing."""
+        from grandrounds.federation.secure.total import GivenUpError
+
+        kinds = declared_kinds(method)
+        try:
+            found = self._secure_sum(kinds, asks)
+        except GivenUpError as problem:
+            failed = [why for ask in asks if (why := self.traffic.lost.get(ask.site, "")).startswith("failed: ")]
+            self._check_bug(method, asks, failed)
+            raise self._abandoned(str(problem)) from problem
+        if len(found.stayed) < min(self._federation.min_replies, len(asks)):
+            raise self._abandoned(f"{len(found.stayed)} good replies, {self._federation.min_replies} are needed")
+        self.traffic.replies += len(found.stayed)
+        self.traffic.clipped += found.clipped
+        self.traffic.rounding = max(self.traffic.rounding, found.rounding)
+        payload = found.payloads if isinstance(kinds, tuple) else found.payloads[0]
+        some = self._by_name[found.stayed[0]]
+        yield Reply(Registration(ALL_SITES, {}, some.labels, some.manifest), payload, float(found.weight))
+
+    def _secure_sum(self, kinds: Kinds, asks: Sequence[Ask]) -> SecureSum:
+        from grandrounds.federation.secure.coordinator import secure_sum
+        from grandrounds.federation.secure.masks import Place
+
+        federation = self._federation
+        assert federation.secure is not None
+        attempt = federation.attempt(self._round, self.exchange)
+        return secure_sum(
+            _Talk(self, {ask.site: replace(ask, attempt=attempt) for ask in asks}),
+            [self._by_name[ask.site] for ask in asks],
+            {ask.site: ask.message for ask in asks},
+            kinds,
+            federation.expected,
+            federation.secure,
+            Place(federation.config, self._round, self.exchange, attempt),
+        )
+
+    def talk(self, phase: str, asks: Sequence[Ask]) -> Iterator[tuple[str, tuple[Packed, ...]]]:
+        """One exchange of a secure sum: what came of each site that answered."""
+        if phase != MASKED:  # the algorithm's method does not run
+            asks = [replace(ask, public="", public_set=None) for ask in asks]
+        for ask, answer in self._exchanged([replace(ask, phase=phase) for ask in asks]):
+            if phase == MASKED:
+                self._federation.watch(answer.site)
+            if not answer.payloads:
+                self.traffic.lost[answer.site] = f"{answer.lost or 'lost'} (in the phase '{phase}' of a secure sum)"
+                continue
+            if answer.version not in (None, ask.start, ask.commit):
+                self._reject(ask, f"rejected: {UNKNOWN_VERSION}")
+                continue
+            if phase == MASKED and answer.version is not None and not self._read_only:
+                self._federation.ledger.versions[answer.site] = answer.version
+            yield answer.site, answer.payloads
 
     def _reject(self, ask: Ask, why: str) -> None:
         self.traffic.lost[ask.site] = why
@@ -186,7 +266,7 @@ class RoundCohort(Cohort):
             self.traffic.lost[answer.site] = answer.lost or "lost"
             return None
         if answer.version not in (ask.start, ask.commit):
-            raise PayloadError("it calls its private state by a name that the server did not give")
+            raise PayloadError(UNKNOWN_VERSION)
         declared = kinds if isinstance(kinds, tuple) else (kinds,)
         if len(answer.payloads) != len(declared):
             raise PayloadError(f"{len(answer.payloads)} payloads came where {len(declared)} were declared")
@@ -226,6 +306,21 @@ class RoundCohort(Cohort):
             self.traffic.work += answer.work
             for place, part in enumerate(answer.payloads):
                 log_payload(self._federation.audit, where, "up", part, None if place else answer.work)
+
+
+@dataclass(frozen=True)
+class _Talk:
+    """The sites of a secure sum."""
+
+    cohort: RoundCohort
+    asks: Mapping[str, Ask]
+
+    def ask(self, phase: str, messages: Mapping[str, Message]) -> Iterator[tuple[str, tuple[Packed, ...]]]:
+        asks = [replace(self.asks[site], message=messages[site]) for site in sorted(messages)]
+        return self.cohort.talk(phase, asks)
+
+    def reject(self, site: str, problem: PayloadError) -> None:
+        self.cohort.traffic.lost[site] = f"rejected: {foreign(str(problem))}"
 
 
 def measurable(answer: Answer) -> Answer:

@@ -50,6 +50,10 @@ class Ask:
     """Digest of the public set that the method may look at; empty: none."""
     public_set: Packed | None = None
     """The set itself, for a site that does not hold it yet."""
+    phase: str = ""
+    """Of a secure sum: keys, shares, masked, unmask; empty: the answer comes as it is."""
+    attempt: str = ""
+    """Which secure sum."""
 
     @property
     def payloads(self) -> list[Packed]:

@@ -33,6 +33,7 @@ DTYPES = {  # in the order of the wire: safetensors writes the widest types firs
     torch.int64: "I64",
     torch.float64: "F64",
     torch.float32: "F32",
+    torch.int32: "I32",
     torch.float16: "F16",
     torch.uint8: "U8",
 }

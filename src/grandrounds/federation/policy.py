@@ -7,6 +7,10 @@ least_batch = 8                             # sentences that gradients are of (F
 receive_model = false                       # don't keep the federation's model, which comes after the last round
 epsilon = 8.0                               # what may be spent on privacy in all, over runs and federations
 delta = 1e-5                                # by which delta that is counted; without it, by the federation's
+least_sites = 3                             # whose sum may be opened (federation.secure); never less than two
+
+Under federation.secure what is averaged leaves as "masked": a policy that allows that kind and not "parameters" lets
+weights leave masked only.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown
+from grandrounds.federation import secure_payloads  # noqa: F401  # its kinds are KINDS too
 from grandrounds.federation.payloads import KINDS, Packed, VocabularyCounts
 
 
@@ -35,6 +40,7 @@ class Policy(BaseModel):
     receive_model: bool = True
     epsilon: float | None = Field(None, gt=0)
     delta: float | None = Field(None, gt=0, lt=0.1)
+    least_sites: int = Field(2, ge=2)
 
     @classmethod
     def load(cls, path: Path) -> Self:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -23,6 +24,10 @@ from grandrounds.federation.privacy.updates import clipped
 from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.federation.public_sets import MissingPublicError, PublicSetCache
 from grandrounds.federation.rows import Tables
+from grandrounds.federation.secure.settings import MASKED, masked_kinds
+
+if TYPE_CHECKING:  # it needs the package cryptography
+    from grandrounds.federation.secure.site import SecureSite
 
 JUDGING = frozenset({Scores, Done})
 """Kinds that tell how good a model is, or that something is done."""
@@ -55,8 +60,10 @@ class SiteRunner:
         working: Mapping[str, nn.Module] | None = None,
         secret: Callable[[], bytes] = lambda: NO_SECRET,
         privacy: PrivacyRunner | None = None,
+        secure: SecureSite | None = None,
     ) -> None:
-        self._public_sets, self._secret, self._privacy = public_sets, secret, privacy
+        """`secure`: what is averaged leaves masked, and not otherwise."""
+        self._public_sets, self._secret, self._privacy, self._secure = public_sets, secret, privacy, secure
         self._algorithm, self._sites, self._expected = algorithm, sites, expected
         self._working = dict(working or {})
         self._starts: dict[str, Mapping[str, Tensor]] = {}
@@ -90,8 +97,33 @@ class SiteRunner:
 
     def _run(self, ask: Ask) -> Answer:
         self.check(ask)
+        if self._masks(ask):
+            return self._run_masked(ask)
         if (before := self._replied(ask)) is not None:
             return before
+        return self._run_method(ask, lambda place: [])
+
+    def _masks(self, ask: Ask) -> bool:
+        """Whether it is of a secure sum; RefusalError where it should be, or should not."""
+        secure = self._secure is not None and masked_kinds(declared_kinds(site_method(self._algorithm, ask.method)))
+        if secure != bool(ask.phase):
+            raise RefusalError(
+                "by the terms what is averaged leaves this site masked only"
+                if secure
+                else "by the terms this answer is not part of a secure sum"
+            )
+        return secure
+
+    def _run_masked(self, ask: Ask) -> Answer:
+        assert self._secure is not None
+        if ask.phase == MASKED:
+            return self._secure.masked(ask, self._expected, self._run_method)
+        site_data = self._sites[ask.site]
+        reply = self._secure.answer(ask, site_data.registration, site_data.policy.least_sites)
+        return Answer(ask.site, (send(reply, [pack("fp32"), allowed_by(site_data.policy)]),), ask.start)
+
+    def _run_method(self, ask: Ask, hide: Callable[[int], Sequence[Step]]) -> Answer:
+        """`hide` gives the steps that mask a part of the reply, by its place in it."""
         site_data = self._sites[ask.site]
         private = self._private.read(ask.site, ask.start)
         privacy = self._privacy_of(ask, site_data)
@@ -114,15 +146,18 @@ class SiteRunner:
         message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
         reply = method(site, *message)
         attacks = [] if site_data.attack is None else [site_data.attack(message)]
-        steps = [*attacks, *self._clip(ask, privacy, message), pack(self._compression), allowed_by(site_data.policy)]
-        packed = tuple(send(part, steps) for part in (reply if isinstance(reply, tuple) else (reply,)))
+        before = [*attacks, *self._clip(ask, privacy, message)]
+        after = [pack(self._compression), allowed_by(site_data.policy)]
+        parts = reply if isinstance(reply, tuple) else (reply,)
+        packed = tuple(send(part, [*before, *hide(place), *after]) for place, part in enumerate(parts))
         version = ask.start
         if site.kept and ask.commit is not None:
             version = ask.commit
             self._private.write(ask.site, version, {**private, **site.kept})
         self._private.retain(ask.site, {v for v in (ask.start, version, *ask.needed) if v is not None})
         answer = Answer(ask.site, packed, version, work=site.work)
-        if self._privacy is not None and privacy is not None and privacy.drawn:
+        masked = bool(ask.phase)  # and kept so, with the secrets of its attempt
+        if self._privacy is not None and privacy is not None and privacy.drawn and not masked:
             self._privacy.keep(ask, answer)
         return answer
 

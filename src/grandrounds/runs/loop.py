@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,6 +37,9 @@ from grandrounds.federation.learner import VALIDATION, Server, save_outcomes
 from grandrounds.federation.payloads import Packed, Parameters
 from grandrounds.federation.privacy.site import from_the_seed, from_the_system, noise_of
 from grandrounds.federation.privacy.updates import SiteNoise
+from grandrounds.federation.secure.combinations import Combination, refusal
+from grandrounds.federation.secure.fixed_point import RANGE
+from grandrounds.federation.secure.settings import fresh_attempt, repeatable_attempt
 from grandrounds.federation.seeds import generator
 from grandrounds.federation.shares import sentences
 from grandrounds.metrics.score import Score
@@ -116,6 +120,8 @@ class RoundLoop:
             site_noise=self._site_noise(simulated=terms is None),
             public=setup.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
+            secure=config.secure_settings,
+            attempt=partial(repeatable_attempt, config.digest()) if terms is None else fresh_attempt,
         )
         self._simulated = terms is None
         self.objective = setup.spec.task.objective
@@ -148,6 +154,11 @@ class RoundLoop:
             self.watcher.say(sentence)
         if (plan := self.config.privacy_plan) is not None:
             self.watcher.say(plan.sentence(self._simulated))
+        if (secure := self.federation.secure) is not None:
+            asked = self._wanted(len(self.sites))
+            if why := refusal(Combination(self.algorithm.name, sites=asked)):
+                raise ConfigError(why)
+            self.watcher.say(secure.sentence(asked, simulated=self._simulated))
         saved = self.checkpoints.last() if any(self.folder.checkpoints.glob("round-*")) else None
         self.ledger.pinned = self.checkpoints.pinned()  # a start that asks sites must not make them forget
         cohort = self._cohort(self.sites, 0)
@@ -185,6 +196,8 @@ class RoundLoop:
             self.watcher.say(abandoned)
         answered = [site for site in chosen if site.site not in cohort.traffic.lost]
         diagnostics = self._diagnose(answered, round) if abandoned is None else {}
+        if self.federation.secure is not None and abandoned is None:
+            diagnostics |= self._secure_diagnostics(cohort)
         self.progress = replace(self.progress, round=round)
         if abandoned is None:
             self._judge_outliers(cohort.traffic.outliers)
@@ -230,9 +243,11 @@ class RoundLoop:
     def _choose(self, round: int) -> list[Registration]:
         """m = max(C K, 1) sites at random (FedED, Algorithm 1), the same for the same seed and round."""
         trusted = [site for site in self.sites if site.site not in self._left_out()]
-        wanted = max(int(self.config.federation.fraction * len(trusted) + 0.5), 1)
         drawn = torch.randperm(len(trusted), generator=generator(self.config.seed, "server", round, "cohort"))
-        return [trusted[i] for i in sorted(drawn[:wanted].tolist())]
+        return [trusted[i] for i in sorted(drawn[: self._wanted(len(trusted))].tolist())]
+
+    def _wanted(self, sites: int) -> int:
+        return max(int(self.config.federation.fraction * sites + 0.5), 1)
 
     def _left_out(self) -> set[str]:
         """Sites that were outliers too often, the most frequent first, and fewer than half of all."""
@@ -268,6 +283,12 @@ class RoundLoop:
         except AbandonedError:
             self.watcher.say(f"no diagnostics of round {round}: too few sites gave them")
             return {}
+
+    def _secure_diagnostics(self, cohort: RoundCohort) -> dict[str, float]:
+        """What secure sums cost in precision: it is known without anybody's upload."""
+        if clipped := cohort.traffic.clipped:
+            self.watcher.say(f"{clipped:,} uploaded values were beyond +-{RANGE} and were clipped (federation.secure)")
+        return {"secure_rounding": cohort.traffic.rounding, "secure_clipped": float(clipped)}
 
     def _evaluate(self, round: int) -> dict[str, Score]:
         wanted = [split for split in self.config.federation.evaluate_on if split in self.setup.scored]

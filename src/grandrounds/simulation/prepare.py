@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import torch
@@ -49,6 +50,8 @@ from grandrounds.tasks.task import no_example, without_patient
 
 PRIVACY = "privacy"
 """The folder of sites' ledgers in a run's."""
+if TYPE_CHECKING:  # it needs the package cryptography
+    from grandrounds.federation.secure.site import SecureSite
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class Simulation(ServerSetup):
             PublicSetCache(folder / "public"),
             {} if model is None else {self.spec.model_key: model},
             privacy=privacy_runner(config, folder),
+            secure=_secure_sites(config, folder / "secure" if memory == 0 else None),
         )
 
 
@@ -89,6 +93,18 @@ def spent_by(config: Config, folder: Path) -> Callable[[str], float] | None:
 
 def _ledger(folder: Path, unit: Unit, site: str) -> SpendingLedger:
     return SpendingLedger(folder / PRIVACY / f"{quote(site, safe=' ')}.jsonl", unit, repeatable=True)
+
+
+def _secure_sites(config: Config, folder: Path | None) -> SecureSite | None:
+    """Simulated sites of secure sums; `folder` is where several processes find their secrets."""
+    if (settings := config.secure_settings) is None:
+        return None
+    from grandrounds.federation.secure.randomness import from_the_seed
+    from grandrounds.federation.secure.site import SecureSite
+    from grandrounds.federation.secure.store import InMemory, OnDisk
+
+    store = InMemory() if folder is None else OnDisk(folder, replies=False)
+    return SecureSite(settings, store, from_the_seed(config.seed))
 
 
 def prepare(config: Config, base: Path, folder: Path) -> Simulation:

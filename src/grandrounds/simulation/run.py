@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,7 @@ def run_config(
 def _transport(config: Config, base: Path, out: Path, simulation: Simulation) -> Transport:
     if config.workers == 1:
         return InProcess(simulation.runner(config, out, memory=1 << 30))
+    shutil.rmtree(out / "secure", ignore_errors=True)  # of attempts that were interrupted
     return Workers(worker_runner, (config.model_dump(), base, out), config.workers, out / "spool")
 
 
