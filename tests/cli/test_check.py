@@ -61,7 +61,7 @@ def test_many_labels_are_folded_to_the_commonest(tmp_path: Path) -> None:
     wanted = ("data", "partition", file, "--format", "conll", "--task", "ner", "--sites", "1")
     table = run(*wanted).good().stdout
     assert "the 5 commonest of 41 labels, all with --json" in table
-    assert "│ site-1 │" in table
     assert "…" not in table
     (site,) = run(*wanted, "--json").json()["sites"]
+    assert f" {site['name']} " in table
     assert len(site["labels"]) == 40

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import grandrounds
@@ -40,6 +40,7 @@ drawn = st.dictionaries(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 @given(drawn, st.sampled_from(["types", "nested", "any", "none"]))
 def test_decoding_is_the_search_through_all_sets_of_spans(
     spans: dict[tuple[int, int], tuple[str, int]], overlaps: Any
