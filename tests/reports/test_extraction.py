@@ -168,7 +168,7 @@ def test_everything_is_escaped_and_nothing_asked_from_outside() -> None:
 def test_a_long_note_takes_a_moment() -> None:
     text = "the patient has pain and fever; " * 3200
     spans = [(i, i + 4 + i % 60) for i in range(0, 100_000, 20)]
-    started = time.perf_counter()
+    started = time.process_time()
     page = extraction_page([Document("long", text, mentions=mentions(*spans))], "Long")
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert read(page).text == text
