@@ -6,14 +6,21 @@ import pytest
 
 pytest.importorskip("dp_accounting", reason="needs grandrounds[privacy]")
 
+from pathlib import Path
 from typing import Any
 
 from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
+from grandrounds.federation.contract import make_algorithm
 from grandrounds.federation.privacy.combinations import Combination, refusal
-from grandrounds.registry import ALGORITHMS
+from grandrounds.federation.privacy.settings import Unit
 from tests.conftest import TinyConfig, task_for
 
+UNITS: tuple[Unit, ...] = ("example", "patient", "site")
+BUILT_IN = [
+    *("fedavg", "fedprox", "fedatt", "fedlcc", "moon", "feded", "fedner"),
+    *("lazy_mil", "centralized", "local_only", "validation_only"),
+]
 VOTES = {"algorithm.upload": "labels", "algorithm.average": "probabilities"}
 ALLOWED = {
     "example": {"fedavg", "fedprox", "fedatt", "moon", "fedlcc", "feded", "centralized", "fedner", "local_only"},
@@ -29,10 +36,23 @@ def settings(algorithm: str, unit: str) -> dict[str, Any]:
     return own
 
 
-@pytest.mark.parametrize("unit", ["example", "patient", "site"])
-@pytest.mark.parametrize(
-    "algorithm", [name for name in ALGORITHMS if ALGORITHMS.at_hand(name) and not name.startswith("toy")]
-)
+def table() -> str:
+    """As it stands in the docs."""
+    lines = ["| algorithm | by example | by patient | by site |", "|---|---|---|---|"]
+    for name in BUILT_IN:
+        options = {"upload": "labels", "average": "probabilities"} if name == "feded" else {}
+        made = make_algorithm(name, options)
+        cells = [f"no: {why}" if (why := made.unaccounted(unit)) else "yes" for unit in UNITS]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_table_of_the_docs_is_what_is_checked() -> None:
+    assert table() in (Path(__file__).parents[3] / "docs" / "explanation" / "privacy.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("algorithm", BUILT_IN)
 def test_every_algorithm_is_allowed_or_refused_with_its_reason(
     unit: str, algorithm: str, tiny_config: TinyConfig
 ) -> None:

@@ -65,6 +65,18 @@ def test_the_same_ask_is_paid_for_once_only_where_its_noise_is_the_same(tmp_path
     assert len(seeded.lines()) == 2
 
 
+def test_a_limit_may_be_of_one_run_while_another_is_of_all(tmp_path: Path) -> None:
+    ledger = SpendingLedger(tmp_path / "privacy.jsonl", "example")
+    wide = Limit(epsilon([Draw(2.0, 1.0, 6)], DELTA), DELTA, "the policy")
+    for run in ("first", "second"):
+        for round in (1, 2, 3):
+            ledger.spend({**ask(round), "run": run}, STEP, [FOUR._replace(run=run), wide])
+    with pytest.raises(RefusalError, match="the policy allows"):
+        ledger.spend({**ask(4), "run": "second"}, STEP, [FOUR._replace(run="second"), wide])
+    with pytest.raises(RefusalError, match="the test allows"):
+        ledger.spend(ask(1), STEP._replace(steps=5), [FOUR._replace(run="r")])
+
+
 def test_another_unit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "privacy.jsonl"
     SpendingLedger(path, "example").spend(ask(1), STEP, [FOUR])

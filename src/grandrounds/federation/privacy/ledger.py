@@ -29,6 +29,8 @@ class Limit(NamedTuple):
     delta: float
     whose: str
     """Who set it, for the refusal."""
+    run: str = ""
+    """Whose lines count; all, unless it is named."""
 
 
 class SpendingLedger:
@@ -48,7 +50,8 @@ class SpendingLedger:
             if self._repeatable and any(all(line.get(key) == value for key, value in ask.items()) for line in lines):
                 return
             for limit in limits:
-                self._check(draws_of(lines), draw, limit, planned)
+                counted = [line for line in lines if limit.run in ("", line.get("run"))]
+                self._check(draws_of(counted), draw, limit, planned)
             self._write({**ask, "event": SPENT, "unit": self._unit, **draw._asdict()})
 
     def lines(self) -> list[dict[str, Any]]:

@@ -38,10 +38,11 @@ class PrivacyRunner:
 
     def at(self, ask: Ask, registered: Mapping[str, int], policy: Policy) -> SitePrivacy:
         settings = self.plan.settings
-        limits = [Limit(settings.epsilon, settings.delta, "the federation")]
-        if policy.epsilon is not None:
-            limits = [Limit(policy.epsilon, policy.delta or settings.delta, "this site's policy")]
         named = {"run": ask.config[:16], **ask.where, "ask": ask_digest(ask)}
+        limits = [Limit(settings.epsilon, settings.delta, "the federation")]
+        if policy.epsilon is not None:  # of all federations together
+            whole = Limit(policy.epsilon, policy.delta or settings.delta, "this site's policy")
+            limits = [limits[0]._replace(run=ask.config[:16]), whole]
         return SitePrivacy(self.plan, registered, self.ledger(ask.site), limits, named, self._randomness)
 
     def reply(self, ask: Ask) -> Answer | None:
