@@ -264,6 +264,21 @@ def test_another_site_s_key_is_not_taken_even_if_it_signs(tmp_path: Path) -> Non
     assert "the key of site 'general' is not the one in peers.json" in str(answer.lost)
 
 
+@pytest.mark.parametrize("field", ["masking", "sharing"])
+def test_a_key_that_makes_secrets_known_to_all_is_one_site_s_loss(tmp_path: Path, field: str) -> None:
+    """Zero, which a hostile site may well sign."""
+    hospitals = Hospitals(tmp_path)
+
+    def zero(packed: Packed) -> MaskKeys:
+        return with_site(read(packed, MaskKeys), "mercy", **{field: bytes(32)})
+
+    hospitals.alter("keys", ["mercy"], zero)
+    found, cohort = hospitals.mean()
+    stayed = [name for name in NAMES if name != "mercy"]
+    assert torch.equal(found, exact(SETTINGS, began(hospitals, "mercy"), stayed, 1))
+    assert "none that a secret can be agreed on with" in cohort.traffic.lost["mercy"]
+
+
 def third(packed: Packed) -> OpenedShares:
     shares = read(packed, OpenedShares)
     return OpenedShares({site: share // 3 for site, share in shares.own.items()}, shares.pair)
