@@ -345,6 +345,22 @@ def test_the_test_of_randomness_fails_where_masks_are_left_out(tmp_path: Path, m
     assert not any(map(is_random, sent))
 
 
+def test_the_test_of_randomness_fails_where_masks_are_used_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from grandrounds.federation.secure import masks
+
+    monkeypatch.setattr(masks, "self_seed", lambda *given: bytes(32))
+    monkeypatch.setattr(masks, "pair_seed", lambda *given: bytes(32))
+    hospitals = Hospitals(tmp_path)
+    for round in (1, 2):
+        hospitals.stop_before("agree", round)
+    of_mercy = [
+        a.payloads[0].tensors["words"] for phase, ask, a in hospitals.said if (phase, ask.site) == ("masked", "mercy")
+    ]
+    assert not is_random(Packed("masked", {}, {"words": of_mercy[0] - of_mercy[1]}))
+
+
 def test_a_store_that_was_edited_is_named(masked: Hospitals) -> None:
     (masked.folder / "mercy" / "secure" / "mercy" / "attempt.json").write_text("{")
     from grandrounds.errors import GrandRoundsError
