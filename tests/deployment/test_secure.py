@@ -5,21 +5,30 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 import torch
 from flwr.app import Message
 
+from grandrounds.deployment.acceptance import needed_kinds
+from grandrounds.deployment.dry_run import dry_run
+from grandrounds.deployment.enrolment import read_enrolment
+from grandrounds.deployment.keys import read_private
+from grandrounds.deployment.peers import Peers
+from grandrounds.deployment.site import read_holding
+from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.audit import compare
 from grandrounds.federation.coordinator import AbandonedError
 from grandrounds.federation.exchange import Answer, Ask
-from grandrounds.federation.payloads import Expected, unpack
+from grandrounds.federation.payloads import Expected, Packed, unpack
 from grandrounds.federation.policy import Policy
 from grandrounds.federation.secure_payloads import MaskKeys
 from tests.deployment.hospitals import NAMES, PHASES, RAN, SETTINGS, Hospitals, began, exact, is_random, numbers
+from tests.hosts import Hosts
 
 pytestmark = pytest.mark.usefixtures("send_numbers")
 RUNS = int(os.environ.get("GRANDROUNDS_SECURE_RUNS", "25"))
@@ -127,6 +136,8 @@ def test_every_upload_is_random_and_fresh(tmp_path: Path) -> None:
     masked = [answer.payloads[0] for phase, _, answer in hospitals.said if phase == "masked"]
     assert len(masked) == 10
     assert all(map(is_random, masked))
+    for one, other in combinations(masked, 2):  # a mask that is used twice would leave the difference of two uploads
+        assert is_random(Packed("masked", {}, {"words": one.tensors["words"] - other.tensors["words"]}))
     keys = [unpack(answer.payloads[0], Expected(), MaskKeys) for phase, _, answer in hospitals.said if phase == "keys"]
     assert len({one.masking for advertised in keys for one in advertised.sites.values()}) == 10  # type: ignore[attr-defined]
 
@@ -212,3 +223,19 @@ def test_secrets_are_for_the_site_s_user_alone_and_gone_once_shares_were_opened(
     held = json.loads(path.read_text())
     assert (held["secret"], held["masking"], held["sharing"]) == ("", "", "")
     assert not (path.parent / "reply").exists()
+
+
+LEAVES = ["agreement", "key_shares", "mask_keys", "masked", "opened_shares"]
+
+
+def test_a_dry_run_and_an_accepted_policy_name_what_leaves_masked(
+    tmp_path: Path, encoder_folder: Callable[[str], Path]
+) -> None:
+    hosts = Hosts(tmp_path, encoder_folder("bert"), federation__secure=True).found_here()
+    enrolment = read_enrolment(hosts.enrolment("mercy"))
+    uploads = dry_run(enrolment, read_holding(enrolment, [tmp_path / "mercy.jsonl"], "json"))
+    assert sorted(upload.kind for upload in uploads) == LEAVES
+    assert sorted(needed_kinds(enrolment.terms.config.make_algorithm(), secure=True)) == LEAVES
+    (tmp_path / "peers.json").write_text("[1, 2")
+    with pytest.raises(GrandRoundsError, match="has to be a JSON object"):
+        Peers(tmp_path / "peers.json", "mercy", read_private(enrolment.key).public_key(), print).known()

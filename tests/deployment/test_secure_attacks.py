@@ -264,6 +264,21 @@ def test_another_site_s_key_is_not_taken_even_if_it_signs(tmp_path: Path) -> Non
     assert "the key of site 'general' is not the one in peers.json" in str(answer.lost)
 
 
+@pytest.mark.parametrize("field", ["masking", "sharing"])
+def test_a_key_that_makes_secrets_known_to_all_is_one_site_s_loss(tmp_path: Path, field: str) -> None:
+    """Zero, which a hostile site may well sign."""
+    hospitals = Hospitals(tmp_path)
+
+    def zero(packed: Packed) -> MaskKeys:
+        return with_site(read(packed, MaskKeys), "mercy", **{field: bytes(32)})
+
+    hospitals.alter("keys", ["mercy"], zero)
+    found, cohort = hospitals.mean()
+    stayed = [name for name in NAMES if name != "mercy"]
+    assert torch.equal(found, exact(SETTINGS, began(hospitals, "mercy"), stayed, 1))
+    assert "none that a secret can be agreed on with" in cohort.traffic.lost["mercy"]
+
+
 def third(packed: Packed) -> OpenedShares:
     shares = read(packed, OpenedShares)
     return OpenedShares({site: share // 3 for site, share in shares.own.items()}, shares.pair)
@@ -328,6 +343,22 @@ def test_the_test_of_randomness_fails_where_masks_are_left_out(tmp_path: Path, m
     sent = [answer.payloads[0] for phase, _, answer in hospitals.said if phase == "masked"]
     assert len(sent) == 5
     assert not any(map(is_random, sent))
+
+
+def test_the_test_of_randomness_fails_where_masks_are_used_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from grandrounds.federation.secure import masks
+
+    monkeypatch.setattr(masks, "self_seed", lambda *given: bytes(32))
+    monkeypatch.setattr(masks, "pair_seed", lambda *given: bytes(32))
+    hospitals = Hospitals(tmp_path)
+    for round in (1, 2):
+        hospitals.stop_before("agree", round)
+    of_mercy = [
+        a.payloads[0].tensors["words"] for phase, ask, a in hospitals.said if (phase, ask.site) == ("masked", "mercy")
+    ]
+    assert not is_random(Packed("masked", {}, {"words": of_mercy[0] - of_mercy[1]}))
 
 
 def test_a_store_that_was_edited_is_named(masked: Hospitals) -> None:

@@ -21,6 +21,15 @@ from grandrounds.federation.payloads import (
     Tensors,
     VocabularyCounts,
 )
+from grandrounds.federation.secure_payloads import (
+    Agreement,
+    KeyShares,
+    Masked,
+    MaskKeys,
+    OpenedShares,
+    SiteKeys,
+    Stayed,
+)
 
 
 def some(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -41,6 +50,12 @@ PAYLOADS: dict[str, Payload] = {
     "bag_scores": BagScores(torch.arange(48, dtype=torch.uint8).reshape(3, 16), torch.arange(6).reshape(3, 2).byte()),
     "selection": Selection(torch.tensor([0, 1, 1]).byte()),
     "vocabulary_counts": VocabularyCounts(5, {"##itis": 12, "fieber": 40, "über": 7}),
+    "mask_keys": MaskKeys({"charity": SiteKeys(b"m" * 32, b"s" * 32, b"c" * 32, 120, "ssh-rsa AAAA", b"signed")}),
+    "key_shares": KeyShares({"general": b"b" * 92, "mercy": b"c" * 92}),
+    "masked": Masked(torch.tensor([-(2**31), 0, 2**31 - 1], dtype=torch.int32), "predictions", "probabilities"),
+    "stayed": Stayed(frozenset({"charity", "Fieber über 39°"})),
+    "agreement": Agreement({"charity": b"signed", "general": b""}),
+    "opened_shares": OpenedShares({"charity": 7, "general": 2**255}, {"mercy": 0}),
     "public_set": PublicSet([{"text": 'Fieber über 39° " \n', "head": [0, 6], "blinded": False}, {"text": ""}]),
 }
 COUNT, TRAINED = frozenset({"count"}), frozenset({"head.weight", "head.bias"})

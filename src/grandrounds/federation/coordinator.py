@@ -164,10 +164,10 @@ class RoundCohort(Cohort):
             try:
                 reply = self._checked(ask, answer, kinds)
             except PayloadError as problem:
-                self._reject(ask, f"rejected: {foreign(str(problem))}")
+                self.reject(ask, f"rejected: {foreign(str(problem))}")
                 continue
             except Exception as bug:  # whatever one site's reply leads to, the others' round goes on
-                self._reject(ask, f"failed: its reply can't be used ({type(bug).__name__})")
+                self.reject(ask, f"failed: its reply can't be used ({type(bug).__name__})")
                 reply = None
             finally:
                 self._federation.watch(answer.site)
@@ -251,13 +251,13 @@ class RoundCohort(Cohort):
                 self.traffic.lost[answer.site] = f"{answer.lost or 'lost'} (in the phase '{phase}' of a secure sum)"
                 continue
             if answer.version not in (None, ask.start, ask.commit):
-                self._reject(ask, f"rejected: {UNKNOWN_VERSION}")
+                self.reject(ask, f"rejected: {UNKNOWN_VERSION}")
                 continue
             if phase == MASKED and answer.version is not None and not self._read_only:
                 self._federation.ledger.versions[answer.site] = answer.version
             yield answer.site, answer.payloads
 
-    def _reject(self, ask: Ask, why: str) -> None:
+    def reject(self, ask: Ask, why: str) -> None:
         self.traffic.lost[ask.site] = why
         self._federation.audit.write(**ask.where, event=why)
 
@@ -319,8 +319,8 @@ class _Talk:
         asks = [replace(self.asks[site], message=messages[site]) for site in sorted(messages)]
         return self.cohort.talk(phase, asks)
 
-    def reject(self, site: str, problem: PayloadError) -> None:
-        self.cohort.traffic.lost[site] = f"rejected: {foreign(str(problem))}"
+    def reject(self, site: str, why: str) -> None:
+        self.cohort.reject(self.asks[site], foreign(why))
 
 
 def measurable(answer: Answer) -> Answer:

@@ -51,7 +51,7 @@ class Ask:
     public_set: Packed | None = None
     """The set itself, for a site that does not hold it yet."""
     phase: str = ""
-    """Of a secure sum: keys, shares, masked, unmask; empty: the answer comes as it is."""
+    """Of a secure sum: keys, shares, masked, agree, unmask; empty: the answer comes as it is."""
     attempt: str = ""
     """Which secure sum."""
 

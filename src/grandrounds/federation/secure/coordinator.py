@@ -45,7 +45,7 @@ class Sites(Protocol):
         """What came of each site that answered."""
         ...
 
-    def reject(self, site: str, problem: PayloadError) -> None: ...
+    def reject(self, site: str, why: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,9 @@ def secure_sum(
             try:
                 found[site] = read(site, parts)
             except PayloadError as problem:
-                sites.reject(site, problem)
+                sites.reject(site, f"rejected: {problem}")
+            except Exception as bug:  # whatever one site's reply leads to, the others' sum goes on
+                sites.reject(site, f"failed: its reply can't be used ({type(bug).__name__})")
         if len(found) < least:
             raise GivenUpError(f"{len(found)} sites answered in the phase '{phase}', and {least} are needed")
         return found
@@ -146,6 +148,8 @@ def _keys(site: Registration, parts: Parts, settings: SecureSettings) -> SiteKey
     registered = 1 if settings.weight_by == "uniform" else site.counts.get(settings.weight_by)
     if found[site.site].weight != registered:
         raise PayloadError("a site's weight is what it registered before round 1")
+    if not all(map(masks.usable, found[site.site][:2])):
+        raise PayloadError("a site's key is none that a secret can be agreed on with")
     return found[site.site]
 
 

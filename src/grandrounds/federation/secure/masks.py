@@ -49,6 +49,15 @@ def agreed(private: bytes, public: bytes, info: bytes) -> bytes:
     return HKDF(hashes.SHA256(), 32, salt=None, info=info).derive(shared)
 
 
+def usable(public: bytes) -> bool:
+    """Whether a secret that is agreed on with it depends on both keys: a few points of the curve make it zero."""
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return False
+    return True
+
+
 def pair_seed(private: bytes, public: bytes, place: Place, site: str, peer: str) -> bytes:
     """The same for both, whoever asks."""
     return agreed(private, public, place.info("pair mask", *sorted((site, peer))))

@@ -142,6 +142,8 @@ class SecureSite:
         for peer, keys in roster.sites.items():
             if peer != site:
                 self._signer.check(peer, keys.key, keys_to_sign(place, peer, keys), keys.signature)
+            if not all(map(masks.usable, keys[:2])):
+                raise RefusalError("a peer's key is none that a secret can be agreed on with")
 
     def _take_shares(self, ask: Ask, attempt: Attempt) -> Attempt:
         """With the peers' shares, which come before the algorithm's own message."""
