@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := flower,elmo,lora,bioc,spacy,privacy,dev
+EXTRAS := flower,elmo,lora,bioc,spacy,privacy,secure,dev
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 

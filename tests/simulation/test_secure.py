@@ -153,7 +153,7 @@ def test_the_table_in_the_docs_is_what_the_code_does(
 
 def test_the_table_in_the_docs_is_complete() -> None:
     said = " ".join(cell[0] for cell in cells())
-    for name in ALGORITHMS:
+    for name in (name for name in ALGORITHMS if ALGORITHMS[name].__module__.startswith("grandrounds.")):
         assert f'algorithm.name = "{name}"' in said
     for aggregate in get_args(Aggregate):
         assert f'federation.aggregate = "{aggregate}"' in said
