@@ -217,6 +217,19 @@ def test_a_run_that_told_of_its_rounds_shows_it_in_four_panels(tmp_path: Path) -
     assert "Inside the algorithm" not in plain
 
 
+def test_a_private_run_shows_what_was_spent_by_round(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a")
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["epsilon"] = {"site-01": 1.5 * line["round"], "site-02": 0.5}
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = write_report([folder], tmp_path / "r.html").read_text("utf-8")
+    (picture,) = re.findall(r"Privacy</h2>.*?</figure>", page, re.DOTALL)
+    assert ">epsilon</text>" in picture
+    plain = write_report([write_run(tmp_path / "b")], tmp_path / "p.html").read_text("utf-8")
+    assert "Privacy</h2>" not in plain
+
+
 def test_runs_that_told_of_their_rounds_share_panels(tmp_path: Path) -> None:
     folders = [diagnosed(tmp_path / name, name, shift) for name, shift in (("fedlcc", 0.02), ("moon", 0.05))]
     page = write_report([*folders, write_run(tmp_path / "c")], tmp_path / "r.html").read_text("utf-8")

@@ -16,6 +16,7 @@ from grandrounds.reports.runs import Run, read_run, row_names
 from grandrounds.reports.sections import (
     by_class,
     by_diagnostics,
+    by_epsilon,
     by_rank,
     by_round,
     by_site,
@@ -68,7 +69,19 @@ def _one(run: Run, title: str) -> Html:
 
 
 def _parts(run: Run) -> Html:
-    parts = (unfinished, lead, figures, by_round, by_diagnostics, by_rank, by_class, by_site, missing, config)
+    parts = (
+        unfinished,
+        lead,
+        figures,
+        by_round,
+        by_diagnostics,
+        by_epsilon,
+        by_rank,
+        by_class,
+        by_site,
+        missing,
+        config,
+    )
     return join(part(run) for part in parts)
 
 

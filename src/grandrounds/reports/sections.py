@@ -133,6 +133,16 @@ def by_diagnostics(run: Run) -> Html:
     return join([tag("h2", "Inside the algorithm"), picture]) if picture else Html("")
 
 
+def by_epsilon(run: Run) -> Html:
+    """What the site that spent most had spent after each round."""
+    spent = [(line.round, max(line.epsilon.values())) for line in run.rounds if line.epsilon]
+    if not spent:
+        return Html("")
+    picture = plots.diagnostics("Epsilon spent, by round", {"epsilon": [plots.Curve(run.algorithm, spent)]})
+    caption = tag("figcaption", "Of the sites that were asked, the one that has spent most on privacy so far.")
+    return join([tag("h2", "Privacy"), tag("figure", picture, caption)])
+
+
 def diagnosed(runs: Sequence[Run], names: Sequence[str]) -> Html:
     """What the algorithms of one or several runs reported by round, a panel each; empty where none did."""
     given = dict.fromkeys(name for run in runs for line in run.rounds for name in line.diagnostics)
