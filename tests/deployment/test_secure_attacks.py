@@ -215,7 +215,8 @@ def swapped(hospitals: Hospitals, change: Callable[[MaskKeys], MaskKeys]) -> Ans
 
 
 def with_site(keys: MaskKeys, site: str, **changed: Any) -> MaskKeys:
-    return MaskKeys({**keys.sites, site: keys.sites.get(site, keys.sites["general"])._replace(**changed)})
+    before = keys.sites[site] if site in keys.sites else keys.sites["general"]
+    return MaskKeys({**keys.sites, site: before._replace(**changed)})
 
 
 @pytest.mark.parametrize(
