@@ -15,15 +15,16 @@ from tests.fuzz.targets import GROUPS, names
 
 def add(path: Path, seen: Sequence[Seen]) -> None:
     """To what the file holds; a crash is open as long as its input, which is kept, still crashes in the last run."""
-    held = json.loads(path.read_text()) if path.exists() else {"made_by": [], "targets": []}
+    held = json.loads(path.read_text()) if path.exists() else {"commits": [], "targets": []}
     targets = {(one["group"], one["target"]): one for one in held["targets"]}
     for one in seen:
         before = targets.get((one.group, one.target), asdict(Seen(one.group, one.target)) | {"found": [], "open": []})
         targets[one.group, one.target] = added(before, one)
     order = [(group, name) for group in GROUPS for name in names(group)]
     kept = [targets[key] for key in order if key in targets]
-    made_by = [*held["made_by"], *(made for made in [provenance()] if made not in held["made_by"])]
-    found = {"made_by": made_by, "groups": groups(kept), "targets": kept}
+    made_by = provenance()
+    commits = list(dict.fromkeys([*held["commits"], made_by["commit"]]))
+    found = {**made_by, "commits": commits, "groups": groups(kept), "targets": kept}
     part = path.with_suffix(".part")
     part.write_text(json.dumps(found, indent=1) + "\n")
     part.replace(path)

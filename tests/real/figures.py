@@ -21,9 +21,9 @@ def note(name: str, **numbers: Any) -> None:
     print(name, numbers)
     if PLACE is not None:
         made_by = {"commit": commit(), "command": "make real", "versions": versions()}
-        held = {**_held(), name: {**numbers, "made_by": made_by}}
-        PLACE.write_text(json.dumps(held, indent=1, sort_keys=True) + "\n")
+        figures = {**_held(), name: {**numbers, "commit": commit()}}
+        PLACE.write_text(json.dumps({**made_by, "figures": figures}, indent=1) + "\n")
 
 
 def _held() -> dict[str, Any]:
-    return json.loads(PLACE.read_text()) if PLACE is not None and PLACE.exists() else {}
+    return dict(json.loads(PLACE.read_text())["figures"]) if PLACE is not None and PLACE.exists() else {}

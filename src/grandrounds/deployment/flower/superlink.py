@@ -165,7 +165,7 @@ class SuperLink:
                 "(is the port already taken?); go on with --resume"
             )
 
-    def _wait(self, control: ControlHttpClient, patience: float = 60.0) -> None:
+    def _wait(self, control: ControlHttpClient, patience: float = 180.0) -> None:
         until = time.monotonic() + patience
         url = f"{'https' if self._ca else 'http'}://{self._address}/health"
         problem = ""
