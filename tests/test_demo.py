@@ -54,12 +54,15 @@ def test_all_five_systems_run_and_a_raw_note_is_read(
 
     monkeypatch.setattr(story, "_config", small)
     story.demo(None, 1, tmp_path / "demo", False)
-    said = capsys.readouterr().out
+    said, progress = capsys.readouterr()
     for name, chapter in CHAPTERS.items():
         assert f"{chapter.title}: " in said
+        assert f"  {name}/local_only: done\n" in progress
         assert (tmp_path / "demo" / name / "report.html").stat().st_size > 10_000
     assert "A raw note of a hospital that took no part: " in said
-    shown = re.sub("<[^>]+>", "", (tmp_path / "demo" / "note.html").read_text())
+    page = (tmp_path / "demo" / "note.html").read_text()
+    assert "<h2>note.txt</h2>" in page
+    shown = re.sub("<[^>]+>", "", page)
     assert (tmp_path / "demo" / "note.txt").read_text()[:20] in shown
     written = json.loads((tmp_path / "demo" / "story.json").read_text())
     assert list(written["chapters"]) == list(CHAPTERS)
