@@ -56,7 +56,12 @@ def read_only(folder: Path) -> Iterator[None]:
     if subprocess.run(["mount", "--bind", str(folder), str(folder)]).returncode != 0:
         pytest.skip("this machine does not let us mount a disk")
     try:
-        subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True)
+        for _ in range(50):  # it is busy while somebody writes
+            if subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)]).returncode == 0:
+                break
+            time.sleep(0.1)
+        else:
+            pytest.fail("the disk was never idle, so it could not be made read-only")
         yield
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
