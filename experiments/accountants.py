@@ -62,7 +62,7 @@ def main() -> None:
         )
         print(rows[-1], flush=True)
     found = {
-        "provenance": provenance(),
+        **provenance(),
         "dp_accounting": version("dp-accounting"),
         "prv_accountant": subprocess.run(
             [given.prv, "-c", "from importlib.metadata import version; print(version('prv-accountant'))"],

@@ -41,7 +41,7 @@ def test_offsets_are_characters_of_the_file(tagger: Path, note: Path) -> None:
 
 def test_what_is_found_can_be_written_as_brat(tagger: Path, note: Path, tmp_path: Path) -> None:
     outcome = run("extract", tagger, note, "--to", "brat", "--out", tmp_path / "found").good()
-    assert "6 mentions in 1 documents" in outcome.stderr
+    assert "6 mentions in 1 document, " in outcome.stderr
     (again,) = read(tmp_path / "found", "brat").documents
     assert [again.surface(mention) for mention in again.mentions] == SURFACES
 

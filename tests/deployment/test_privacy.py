@@ -63,24 +63,26 @@ def same(one: Answer, other: Answer) -> bool:
 
 def test_a_repeated_ask_has_the_stored_reply_and_a_fresh_draw_is_paid_for(site: tuple[Enrolment, Holding]) -> None:
     enrolment, holding = site
-    first = make_runner(enrolment, holding).answer(ask(enrolment, holding))
+    first = make_runner(enrolment, holding, print).answer(ask(enrolment, holding))
     assert first.lost is None
-    again = make_runner(enrolment, holding).answer(ask(enrolment, holding))  # another process, after a restart
+    again = make_runner(enrolment, holding, print).answer(ask(enrolment, holding))  # another process, after a restart
     assert same(first, again)
     assert (again.version, again.work) == (first.version, first.work)
     assert len(spent_lines(ledger_path(enrolment))) == 1
     for note in (enrolment.state / "replies").rglob("note.json"):
         note.unlink()  # killed before the reply was whole on the disk
-    fresh = make_runner(enrolment, holding).answer(ask(enrolment, holding))
+    fresh = make_runner(enrolment, holding, print).answer(ask(enrolment, holding))
     assert not same(first, fresh)  # the system's randomness is never drawn twice
     assert len(spent_lines(ledger_path(enrolment))) == 2
-    refused = make_runner(enrolment, holding).answer(ask(enrolment, holding, round=2))  # both rounds are paid for
+    refused = make_runner(enrolment, holding, print).answer(
+        ask(enrolment, holding, round=2)
+    )  # both rounds are paid for
     assert "privacy budget is spent" in (refused.lost or "")
 
 
 def test_a_ledger_that_was_cut_is_found_by_the_head_that_its_site_signed(site: tuple[Enrolment, Holding]) -> None:
     enrolment, holding = site
-    make_runner(enrolment, holding).answer(ask(enrolment, holding, round=2))
+    make_runner(enrolment, holding, print).answer(ask(enrolment, holding, round=2))
     path = ledger_path(enrolment)
     with path.open("ab") as file:
         file.write(b'{"torn": ')  # a crash in the middle of a line is no harm

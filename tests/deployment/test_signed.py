@@ -14,6 +14,7 @@ import tomli_w
 
 import grandrounds
 from grandrounds.cli import site as command
+from grandrounds.config.schema import Rounds
 from grandrounds.deployment.acceptance import needed_kinds, write_accepted
 from grandrounds.deployment.enrolment import Enrolment, SiteFile, read_enrolment
 from grandrounds.deployment.keys import certificate_fingerprint, make_authority
@@ -152,6 +153,7 @@ def test_nothing_leaves_without_a_yes(tmp_path: Path, monkeypatch: pytest.Monkey
 
     class Config:
         make_algorithm = staticmethod(lambda: algorithm)
+        federation = Rounds()
 
     class Terms:
         config, digest = Config, "feed" * 16
