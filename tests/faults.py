@@ -67,6 +67,13 @@ def read_only(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+# Where libfaketime leaves the monotonic clock alone, it refuses to sleep until a moment of it, as Python does.
+SLEEP = """
+import select, time
+time.sleep = lambda seconds: select.select([], [], [], max(0, seconds)) and None
+"""
+
+
 class Clocked:
     """A command in a new interpreter, whose clock jumps when we say so; what is measured in seconds goes on."""
 
@@ -75,7 +82,11 @@ class Clocked:
             pytest.skip("no libfaketime here: apt-get install libfaketime")
         self._clock, self._out, self._err = (folder / f"{name}.{what}" for what in ("clock", "out", "err"))
         self.jump(0)
+        (folder / "clocked").mkdir(exist_ok=True)
+        (folder / "clocked" / "sitecustomize.py").write_text(SLEEP)
+        paths = [str(folder / "clocked"), *filter(None, [os.environ.get("PYTHONPATH")])]
         faked = {
+            "PYTHONPATH": os.pathsep.join(paths),
             "LD_PRELOAD": str(FAKETIME),
             "FAKETIME_TIMESTAMP_FILE": str(self._clock),
             "FAKETIME_NO_CACHE": "1",
