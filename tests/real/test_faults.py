@@ -156,7 +156,7 @@ def test_a_site_whose_clock_jumps_says_so_and_goes_on_when_it_is_set(found: Foun
     until(lambda: "this machine's clock is " in site.said(), 900)
     site.jump(0)
     undisturbed(hosts, hosts.finish(coordinator))
-    said = sentences(site.said(), ["clock"])
+    said = sentences(site.said(), ["this machine's clock"])
     note(f"clock of a site, {seconds:+d} s", said=said[0], sentences=len(said))
     assert ("3600 s ahead" if seconds > 0 else "3600 s behind") in said[0].replace("3599", "3600").replace(
         "3601", "3600"
@@ -178,4 +178,4 @@ def test_a_coordinator_whose_clock_jumps_is_found_out_by_sites_and_goes_on(found
     for site in SITES:
         hosts.running[site].wait(60)
     undisturbed(hosts, outcome)
-    note(f"clock of the coordinator, {seconds:+d} s", said=sentences(hosts.running["mercy"].said(), ["clock"])[0])
+    note(f"clock of the coordinator, {seconds:+d} s", said=sentences(hosts.running["mercy"].said(), ["this machine's clock"])[0])
