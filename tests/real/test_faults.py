@@ -178,4 +178,5 @@ def test_a_coordinator_whose_clock_jumps_is_found_out_by_sites_and_goes_on(found
     for site in SITES:
         hosts.running[site].wait(60)
     undisturbed(hosts, outcome)
-    note(f"clock of the coordinator, {seconds:+d} s", said=sentences(hosts.running["mercy"].said(), ["this machine's clock"])[0])
+    said = sentences(hosts.running["mercy"].said(), ["this machine's clock"])
+    note(f"clock of the coordinator, {seconds:+d} s", said=said[0])
