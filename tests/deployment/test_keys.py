@@ -57,7 +57,17 @@ def test_fingerprints_are_those_of_ssh(tmp_path: Path) -> None:
     assert fingerprint(public) == shown.stdout.split()[1]
 
 
-@pytest.mark.parametrize("content", [b"", b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE", b"-----BEGIN", bytes(range(200))])
+def ssh_key(*parts: bytes) -> bytes:
+    return parts[0] + b" " + b64encode(b"".join(len(part).to_bytes(4, "big") + part for part in parts))
+
+
+COMPRESSED = ssh_key(b"ecdsa-sha2-nistp384", b"nistp384", b"\x02" + bytes(48))
+"""Found by fuzzing: a point in this form is a NotImplementedError to cryptography."""
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE", b"-----BEGIN", bytes(range(200)), COMPRESSED]
+)
 def test_what_is_not_a_key_is_refused_by_its_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.pub").write_bytes(content)
     with pytest.raises(ConfigError, match=r"x\.pub' is not a site's public key"):

@@ -206,7 +206,10 @@ def _ssh(key: PublicKey) -> bytes:
 
 
 def _public(data: bytes) -> PublicKey:
-    key = serialization.load_ssh_public_key(data)
+    try:
+        key = serialization.load_ssh_public_key(data)
+    except NotImplementedError as error:  # a compressed point
+        raise ValueError("not a P-384 key") from error
     if not isinstance(key, PublicKey) or not isinstance(key.curve, CURVE):
         raise ValueError("not a P-384 key")
     return key
