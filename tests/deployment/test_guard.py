@@ -7,7 +7,6 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.common.constant import TIMESTAMP_HEADER
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
 
-from grandrounds.deployment.flower.guard import HEADER, MOST_AT_ONCE, MOST_BODY, MOST_MESSAGE, REFUSED, Guard
+from grandrounds.deployment.flower.guard import CLOCK, HEADER, MOST_AT_ONCE, MOST_BODY, MOST_MESSAGE, REFUSED, Guard
 from grandrounds.deployment.flower.node import Door, _explained
 from grandrounds.deployment.keys import public_bytes
 
@@ -66,7 +65,11 @@ def exchange(path: str, headers: dict[str, str], method: str = "POST") -> tuple[
     scope = {"type": "http", "path": path, "method": method, "headers": given}
     guard = Guard(app, "the secret", {"mercy": public_bytes(KEY.public_key()).decode()})
     asyncio.run(guard(scope, receive, send))
-    why = dict(sent[0]["headers"]).get(REFUSED.encode(), b"").decode()
+    answered = dict(sent[0]["headers"])
+    why = answered.get(REFUSED.encode(), b"").decode()
+    if why:
+        told = datetime.fromisoformat(answered[CLOCK.encode()].decode())
+        assert abs(datetime.now(UTC) - told) < timedelta(seconds=60), "whoever is refused hears what time it is here"
     return int(sent[0]["status"]), why, read
 
 
@@ -199,7 +202,7 @@ def test_a_reply_is_announced_in_a_megabyte() -> None:
 )
 def test_a_site_hears_what_is_wrong(tmp_path: Path, code: int, refused: str, sentence: str) -> None:
     headers = {
-        "date": format_datetime(datetime.now(UTC) - timedelta(hours=1)),
+        CLOCK: (datetime.now(UTC) - timedelta(hours=1)).isoformat(),
         **({REFUSED: refused} if refused else {}),
     }
     response = httpx.Response(code, headers=headers, request=httpx.Request("POST", "https://x"))

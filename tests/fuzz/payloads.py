@@ -53,7 +53,7 @@ class Payloads:
 
 def _revalued(layout: bytes, draw: random.Random) -> bytes:
     """With another value in the header or in a tensor's place."""
-    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
         plain = json.loads(layout)
         entry = plain[draw.choice(list(plain))]
         key = draw.choice(list(entry))

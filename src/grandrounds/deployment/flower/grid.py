@@ -348,13 +348,37 @@ def _letter(ask: Ask, encoded: dict[int, bytes]) -> Letter:
     return Letter(ask.site, AskMethod.of(ask, put), payloads)
 
 
+class _Clock:
+    """Whether somebody set this machine's clock, against one that nobody can set."""
+
+    FAR = 60.0
+    """Seconds; time servers correct less at once."""
+
+    def __init__(self) -> None:
+        self._last, self.jump = time.time() - time.monotonic(), 0.0
+
+    def look(self) -> None:
+        now = time.time() - time.monotonic()
+        if abs(now - self._last) > self.FAR:
+            self.jump = self.jump or now - self._last
+        self._last = now
+
+
+CLOCK = _Clock()
+
+
 @contextmanager
 def _heard() -> Iterator[None]:
-    """SuperLink is on our own machine: if it does not answer, it is gone."""
+    """SuperLink is on our own machine: if it does not answer, it is gone, or the clock that it goes by was set."""
+    CLOCK.look()
     try:
         yield
     except httpx.HTTPError as error:
-        raise GrandRoundsError(f"Flower's SuperLink no longer answers ({error}); go on with --resume") from error
+        CLOCK.look()
+        why = f"Flower's SuperLink no longer answers ({error})"
+        if CLOCK.jump:
+            why = f"this machine's clock jumped by {CLOCK.jump:+.0f} s, and Flower's SuperLink goes by it; set it"
+        raise GrandRoundsError(f"{why}; go on with --resume") from error
 
 
 def _read(site: str, content: RecordDict, wanted: str) -> Received:

@@ -22,7 +22,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-HEADER, REFUSED = "x-grandrounds-coordinator", "x-grandrounds-refused"
+HEADER, REFUSED, CLOCK = "x-grandrounds-coordinator", "x-grandrounds-refused", "x-grandrounds-clock"
 SITES, HEALTH = "/v1/fleet/", "/health"
 KEY, TIME, SIGNATURE = b"flwr-public-key", b"flwr-timestamp", b"flwr-signature"
 EARLY, LATE = 5, 305
@@ -70,7 +70,8 @@ class Guard:
         if refusal is not None:
             status, why = refusal
             self._say(who or "a stranger", why)
-            answer = [(REFUSED.encode(), why.encode()), (b"connection", b"close")]
+            now = datetime.now(UTC).isoformat()
+            answer = [(REFUSED.encode(), why.encode()), (CLOCK.encode(), now.encode()), (b"connection", b"close")]
             await send({"type": "http.response.start", "status": status, "headers": answer})
             await send({"type": "http.response.body", "body": why.encode()})
             return

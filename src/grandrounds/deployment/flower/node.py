@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import httpx
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from grandrounds.deployment.flower.guard import REFUSED
+from grandrounds.deployment.flower.guard import CLOCK, REFUSED
 from grandrounds.deployment.flower.internals import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
@@ -201,9 +201,9 @@ class _Connection:
 
 
 def _off(response: httpx.Response) -> str:
-    """How far our clock is from the one that wrote the answer."""
+    """How far our clock is from the one that refused us; the answer's own date may be of an earlier second."""
     try:
-        seconds = time.time() - parsedate_to_datetime(response.headers["date"]).timestamp()
+        seconds = (datetime.now(UTC) - datetime.fromisoformat(response.headers[CLOCK])).total_seconds()
     except (KeyError, ValueError, TypeError):
         return "off"
     return f"{abs(seconds):.0f} s {'ahead' if seconds > 0 else 'behind'}, too far"
