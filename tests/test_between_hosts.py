@@ -216,6 +216,17 @@ def test_a_dry_run_shows_what_would_leave_and_joins_nothing(found: Found, tmp_pa
     assert not (hosts.enrolment("mercy") / "private" / "audit.jsonl").exists()
 
 
+@pytest.mark.parametrize("freeze", [[], ["embeddings"]], ids=["all", "frozen"])
+def test_a_dry_run_shows_whether_word_pieces_would_leave(found: Found, freeze: list[str]) -> None:
+    """Changed rows of the embeddings tell which word pieces a site has."""
+    enrolment = found(model__freeze=freeze).enrolment("mercy")
+    data = ("--data", enrolment.parents[2] / "mercy.jsonl", "--dry-run", "--json")
+    uploads = run("site", "join", enrolment, *data).json()
+    weights = [name for upload in uploads if upload["kind"] == "parameters" for name in upload["tensors"]]
+    assert any("attention" in name for name in weights)
+    assert any("word_embeddings" in name for name in weights) == (not freeze)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import statistics
 import time
 from collections.abc import Callable
@@ -177,4 +178,21 @@ def test_twenty_five_strangers_of_each_kind(found: Callable[..., Hosts], how: st
     wanted = REFUSALS.get(how, "its certificate has expired (certificate has expired)")
     assert all(wanted in sentence for sentence in reported)
     assert "Activated node" not in log.read_text()
+    assert not coordinator.ended(0)
+
+
+def test_two_processes_with_one_key_are_named(found: Callable[..., Hosts]) -> None:
+    """The enrolment was copied to a second machine, where no lock is seen."""
+    hosts = found(federation__rounds=30)
+    for site in SITES:
+        hosts.join(site)
+    coordinator = hosts.coordinate()
+    until(lambda: len(metrics(hosts)) >= 1, 900)
+    copied = hosts.folder / "elsewhere" / "mercy"
+    shutil.copytree(hosts.enrolment("mercy"), copied)
+    data = ("--data", hosts.folder / "mercy.jsonl", "--format", "json", "--test", hosts.test_data("mercy"), "--accept")
+    twin = start("site", "join", copied, *data)
+    sentence = "another process serves with this site's key"
+    until(lambda: sentence in twin.said() + hosts.running["mercy"].said(), 300)
+    twin.kill()
     assert not coordinator.ended(0)
