@@ -1,12 +1,12 @@
-# make demo · make test · make docs · make lint · make bench · make real · make fuzz · make tables · make lock
+# make demo · make test · make docs · make lint · make bench · make real · make fuzz · make browser · make tables · make lock
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := flower,elmo,lora,bioc,spacy,privacy,secure,dev
+EXTRAS := flower,elmo,lora,bioc,spacy,privacy,secure,web,dev
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: install demo test docs lint bench real fuzz tables lock clean
+.PHONY: install demo test docs lint bench real fuzz browser tables lock clean
 
 install: $(VENV)/installed
 
@@ -19,7 +19,7 @@ demo: install
 	$(BIN)/grandrounds demo
 
 test: install
-	$(BIN)/pytest -n 2 --dist worksteal -m "not real"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not real and not browser"
 
 docs: install
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS),docs]"
@@ -43,6 +43,11 @@ fuzz: install
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS),fuzz]"
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
+# The pages in a real browser. CHROMIUM names it where it is not on PATH.
+browser: install
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS),browser]"
+	$(BIN)/pytest -m browser tests/browser
+
 tables: install
 	$(BIN)/python -m experiments.tables
 
@@ -50,7 +55,7 @@ tables: install
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/pip install --quiet --disable-pip-version-check -c constraints.in -e ".[$(EXTRAS),docs,fuzz]"
+	$(VENV)-lock/bin/pip install --quiet --disable-pip-version-check -c constraints.in -e ".[$(EXTRAS),docs,fuzz,browser]"
 	echo "# Every package that 'make' installs, pinned. Written by 'make lock' from constraints.in." > constraints.txt
 	$(VENV)-lock/bin/pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
 	rm -rf $(VENV)-lock

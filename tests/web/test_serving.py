@@ -1,0 +1,106 @@
+"""A server starts with a sentence, ends when it is asked to, and waits for nobody for ever."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from grandrounds.errors import ConfigError
+from grandrounds.web import serving
+from grandrounds.web.serving import listen
+from tests.web.asking import BEARER, TOKEN, running, small
+
+ASK = f"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 3\r\n\r\nabc"
+
+
+def test_a_busy_port_is_one_sentence() -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"^port {port} is in use; choose another one with --port"):
+            listen("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("no-such-host.invalid", 8000), ("192.0.2.1", 8000), ("a" * 300, 1), ("127.0.0.1", 70000)]
+)
+def test_an_address_that_is_not_ours_is_one_sentence(host: str, port: int) -> None:
+    with pytest.raises(ConfigError, match=r"--host|no port 70000"):
+        listen(host, port)
+
+
+def test_a_real_connection_is_answered_and_kept() -> None:
+    with running(small()) as port, socket.create_connection(("127.0.0.1", port), 5) as connection:
+        for _ in range(3):
+            connection.sendall(ASK.encode())
+            assert _status(connection) == 200
+
+
+def test_connections_that_stay_half_open_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "PATIENCE", 0.3)
+    with running(small()) as port:
+        beginnings = ["", "POST /echo HT", ASK[:-4], ASK[:-40]]
+        opened = [socket.create_connection(("127.0.0.1", port), 5) for _ in beginnings]
+        for connection, beginning in zip(opened, beginnings, strict=True):
+            connection.sendall(beginning.encode())
+        began = time.monotonic()
+        assert [_ended(connection) for connection in opened] == [True] * 4
+        assert time.monotonic() - began < 2
+
+
+def test_when_there_are_too_many_the_one_that_waits_longest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 20)
+    with running(small()) as port:
+        opened = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(60)]
+        with socket.create_connection(("127.0.0.1", port), 5) as one_more:
+            one_more.sendall(ASK.encode())
+            assert _status(one_more) == 200
+        assert _ended(opened[0])
+        for connection in opened:
+            connection.close()
+
+
+def test_an_answer_that_nobody_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "PATIENCE", 0.3)
+    with running(small()) as port:
+        reader = socket.socket()
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connect(("127.0.0.1", port))
+        page = f"GET /static/page.css HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {BEARER['Authorization']}\r\n\r\n"
+        with pytest.raises(ConnectionError):
+            _ask_for_ever(reader, page)
+        reader.close()
+
+
+@pytest.mark.parametrize("begin", [lambda s: None, lambda s: s.sendall(b"GET /he"), lambda s: s.sendall(ASK.encode())])
+def test_the_end_waits_for_no_idle_connection(begin: Callable[[socket.socket], None]) -> None:
+    with running(small()) as port:
+        connection = socket.create_connection(("127.0.0.1", port), 5)
+        begin(connection)
+        time.sleep(0.1)
+        began = time.monotonic()
+    assert time.monotonic() - began < 3
+    connection.close()
+
+
+def _status(connection: socket.socket) -> int:
+    return int(connection.recv(65536).split()[1])
+
+
+def _ended(connection: socket.socket) -> bool:
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+def _ask_for_ever(connection: socket.socket, words: str) -> None:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        connection.sendall((words * 20).encode())
