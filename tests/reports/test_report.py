@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -19,41 +18,9 @@ from grandrounds.reports.markup import Html, table, tag
 from grandrounds.reports.report import write_report
 from grandrounds.reports.svg import OTHER, SERIES
 from tests.reports.fixture_runs import ranked, score, write_language, write_ranked, write_run
+from tests.reports.pages import elements, outside_links, words
 
 HOSTILE = "<script>alert('x')</script>\"&"
-
-
-class Balance(HTMLParser):
-    """Every element closes, in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.seen.append(tag)
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-def elements(page: str) -> list[str]:
-    parser = Balance()
-    parser.feed(page)
-    parser.close()
-    assert not parser.open
-    return parser.seen
-
-
-def outside_links(page: str) -> list[str]:
-    return re.findall(r"https?://[^\s\"'<]+", re.sub(r'xmlns(:\w+)?="[^"]*"', "", page))
-
-
-def words(page: str) -> str:
-    return " ".join(re.sub(r"<[^>]*>", " ", re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)).split())
 
 
 def test_a_run_shows_its_figures(tmp_path: Path) -> None:

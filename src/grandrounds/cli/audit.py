@@ -11,7 +11,7 @@ import typer
 from grandrounds.cli.console import out, show_json
 from grandrounds.cli.federation import require_flower
 from grandrounds.cli.options import JsonOption
-from grandrounds.errors import ConfigError
+from grandrounds.errors import ConfigError, GrandRoundsError
 
 app = typer.Typer(help="Check the log of everything that was sent.", no_args_is_help=True)
 
@@ -64,6 +64,10 @@ def _check_signed(log: Path, heads: Path, site: str | None, key: Path | None) ->
 def show(
     run: Annotated[Path, typer.Argument(help="A run folder, or an audit.jsonl.")],
     site: Annotated[Optional[str], typer.Option(help="Of the coordinator's log, one site alone.")] = None,
+    html: Annotated[
+        Optional[Path],
+        typer.Option(help="Write one page to print and file: every payload, the policy, verified or not."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Sum up what left and what came, by round and kind."""
@@ -73,6 +77,9 @@ def show(
     from grandrounds.reports.wording import byte_size
 
     log = run / "audit.jsonl" if run.is_dir() else run
+    if html is not None:
+        _write_page(log, site, html)
+        return
     rows, times = summary(log, site)
     if as_json:
         show_json([row._asdict() for row in rows])
@@ -88,6 +95,44 @@ def show(
         table.add_section()
         table.add_row("all", direction, "", f"{sum(r.payloads for r in of):,}", byte_size(sum(r.bytes for r in of)))
     out.print(table)
+
+
+def _write_page(log: Path, site: str | None, out_path: Path) -> None:
+    """Of a log that does not verify, too: the page says so, and so does the command."""
+    from grandrounds.reports.audit_page import write_audit_page
+
+    heads: dict[str, str] | GrandRoundsError
+    try:
+        heads = _noted_heads(log)
+    except GrandRoundsError as problem:
+        heads = problem
+    checked = write_audit_page(log, out_path, heads, site)
+    out.print(f"written to '{out_path}'", soft_wrap=True)
+    if not checked.good:
+        raise GrandRoundsError(f"{log}: {checked.sentence}; the page says so")
+
+
+def _noted_heads(log: Path) -> dict[str, str]:
+    """What was noted beside the log when it was last written: by a run in its result, by a site under its signature."""
+    from grandrounds.runs.results import RESULT, read_result
+
+    folder = log.parent
+    if (folder / RESULT).exists():
+        return {RESULT: read_result(folder).audit_head}
+    if not (folder / "audit.head").exists() or not (folder.parent / "site.toml").exists():
+        return {}
+    require_flower()
+    from grandrounds.deployment.enrolment import read_enrolment
+    from grandrounds.deployment.heads import read_heads
+    from grandrounds.deployment.keys import read_public
+
+    ours = read_enrolment(folder.parent)
+    key, found = read_public(ours.public_key), {}
+    for name, noted in read_heads(folder / "audit.head").items():
+        if not noted.signed_by(key):
+            raise GrandRoundsError(f"the head in audit.head is not signed with the key of '{name}'")
+        found["audit.head, signed with this site's key"] = noted.head
+    return found
 
 
 @app.command()

@@ -108,6 +108,7 @@ def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], No
     for noted in read_heads(state / HEAD).values():
         check_log(log, noted, key.public_key())
     audit = Audit(log)
+    audit.write(event="policy", policy=site_data.policy.note())  # for whoever reads the log later
     rounds = config.federation
     always = rounds.fraction == 1 and (rounds.aggregate == "mean" or not rounds.leave_out_after)
     ledger = SiteLedger(log, rounds.rounds, config.make_algorithm(), rounds.checkpoint_every, always)

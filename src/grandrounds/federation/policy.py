@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -58,6 +58,10 @@ class Policy(BaseModel):
             if kind not in KINDS:
                 raise ConfigError(f"policy '{path}': {unknown('payload kind', kind, KINDS)}")
         return policy
+
+    def note(self) -> dict[str, Any]:
+        """For a log: JSON, the same for the same policy."""
+        return {**self.model_dump(mode="json"), "allow": None if self.allow is None else sorted(self.allow)}
 
     def check(self, packed: Packed) -> None:
         """RefusalError where this payload may not leave."""
