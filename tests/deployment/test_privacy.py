@@ -111,3 +111,20 @@ def test_a_dry_run_tells_what_the_terms_would_spend_and_spends_nothing(site: tup
     assert "The ledger has epsilon 0 so far" in allowed[1]
     assert "refuse to go on" in refused[-1]
     assert not ledger_path(enrolment).exists()
+
+
+@pytest.mark.parametrize("unit", ["patient", "site"])
+def test_a_dry_run_of_a_secure_sum_counts_this_site_alone(
+    unit: str, tmp_path: Path, encoder_folder: Callable[[str], Path]
+) -> None:
+    """Others are played at home, too, and what they would spend is not ours."""
+    settings = {"privacy__unit": unit, "privacy__epsilon": 4.0, "federation__secure": True}
+    hosts = Hosts(tmp_path, encoder_folder("bert"), **settings).found_here()
+    enrolment = read_enrolment(hosts.enrolment("mercy"))
+    with played(enrolment.terms.config.privacy_plan) as privacy:
+        assert privacy is not None
+        uploads = dry_run(enrolment, read_holding(enrolment, [tmp_path / "mercy.jsonl"], "json"), privacy)
+        said = outlook(enrolment, privacy, Policy())
+    assert "masked" in {upload.kind for upload in uploads}
+    assert len(said) == 2
+    assert "2 rounds would spend epsilon 3.9" in said[0] or "2 rounds would spend epsilon 4 " in said[0]

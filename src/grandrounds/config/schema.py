@@ -33,8 +33,10 @@ from grandrounds.federation.payloads import Compression
 from grandrounds.federation.privacy import combinations as with_privacy
 from grandrounds.federation.privacy.accounting import check_installed
 from grandrounds.federation.privacy.settings import Plan, Privacy, Unit
+from grandrounds.federation.privacy.site import noise_of
 from grandrounds.federation.robust import Aggregate, Rule
 from grandrounds.federation.secure import combinations as with_secure
+from grandrounds.federation.secure.noise import SharedNoise
 from grandrounds.federation.secure.settings import SecureSettings
 from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
@@ -541,7 +543,6 @@ class Config(Section):
             personal=algorithm.personal,
             compression=self.federation.compression,
             aggregate=self.federation.aggregate,
-            secure=self.federation.secure,
             exact_scores=self.privacy.exact_scores,
             task=self.task["name"],
             next_sentence=bool(self.task.get("next_sentence")),
@@ -576,7 +577,13 @@ class Config(Section):
         if not rounds.secure:
             return None
         weight_by = rounds.weight_by or self.make_algorithm().weight_by
-        return SecureSettings(weight_by, rounds.largest_share, rounds.secure_threshold)
+        return SecureSettings(weight_by, rounds.largest_share, rounds.secure_threshold, self._shared_noise())
+
+    def _shared_noise(self) -> SharedNoise | None:
+        """That sites add together, since under secure sums no server can add it to what each of them sends."""
+        if (plan := self.privacy_plan) is None or plan.unit != "site":
+            return None
+        return SharedNoise(noise_of(plan, 1.0, plan.rounds), plan.settings.clip)
 
     @property
     def needs_public(self) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from urllib.parse import quote
 
 from grandrounds.deployment.enrolment import Enrolment
 from grandrounds.deployment.heads import SignedHead, check_log, read_heads, write_heads
@@ -50,9 +52,10 @@ def played(plan: Plan | None) -> Iterator[PrivacyRunner | None]:
     if plan is None:
         yield None
         return
-    with tempfile.TemporaryDirectory() as folder:
-        ledger = SpendingLedger(Path(folder) / "privacy.jsonl", plan.unit)
-        yield PrivacyRunner(plan, lambda site: ledger, from_the_system)
+    unit = plan.unit
+    with tempfile.TemporaryDirectory() as folder:  # a ledger for each: in a secure sum, others are played, too
+        ledger = cache(lambda site: SpendingLedger(Path(folder) / f"{quote(site, safe='')}.jsonl", unit))
+        yield PrivacyRunner(plan, ledger, from_the_system)
 
 
 def outlook(enrolment: Enrolment, privacy: PrivacyRunner, policy: Policy) -> list[str]:

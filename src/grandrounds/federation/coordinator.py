@@ -52,6 +52,8 @@ class Traffic:
     """Values beyond the range of fixed point, in secure sums."""
     rounding: float = 0.0
     """How far the mean of a secure sum can be from that of the numbers before they were rounded, at most."""
+    noise: float = 0.0
+    """The deviation of the noise in the mean of a secure sum, as a multiple of what was agreed on; the least."""
 
 
 @dataclass
@@ -219,6 +221,7 @@ class RoundCohort(Cohort):
         self.traffic.replies += len(found.stayed)
         self.traffic.clipped += found.clipped
         self.traffic.rounding = max(self.traffic.rounding, found.rounding)
+        self.traffic.noise = min(self.traffic.noise or found.noise, found.noise)
         payload = found.payloads if isinstance(kinds, tuple) else found.payloads[0]
         some = self._by_name[found.stayed[0]]
         yield Reply(Registration(ALL_SITES, {}, some.labels, some.manifest), payload, float(found.weight))

@@ -101,7 +101,7 @@ class SiteRunner:
             return self._run_masked(ask)
         if (before := self._replied(ask)) is not None:
             return before
-        return self._run_method(ask, lambda place: [])
+        return self._run_method(ask, lambda place, received: [])
 
     def _masks(self, ask: Ask) -> bool:
         """Whether it is of a secure sum; RefusalError where it should be, or should not."""
@@ -122,8 +122,8 @@ class SiteRunner:
         reply = self._secure.answer(ask, site_data.registration, site_data.policy.least_sites)
         return Answer(ask.site, (send(reply, [pack("fp32"), allowed_by(site_data.policy)]),), ask.start)
 
-    def _run_method(self, ask: Ask, hide: Callable[[int], Sequence[Step]]) -> Answer:
-        """`hide` gives the steps that mask a part of the reply, by its place in it."""
+    def _run_method(self, ask: Ask, hide: Callable[[int, Sequence[object]], Sequence[Step]]) -> Answer:
+        """`hide` gives the steps that mask a part of the reply, by its place in it and the message."""
         site_data = self._sites[ask.site]
         private = self._private.read(ask.site, ask.start)
         privacy = self._privacy_of(ask, site_data)
@@ -149,7 +149,7 @@ class SiteRunner:
         before = [*attacks, *self._clip(ask, privacy, message)]
         after = [pack(self._compression), allowed_by(site_data.policy)]
         parts = reply if isinstance(reply, tuple) else (reply,)
-        packed = tuple(send(part, [*before, *hide(place), *after]) for place, part in enumerate(parts))
+        packed = tuple(send(part, [*before, *hide(place, message), *after]) for place, part in enumerate(parts))
         version = ask.start
         if site.kept and ask.commit is not None:
             version = ask.commit

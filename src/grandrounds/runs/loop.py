@@ -138,8 +138,9 @@ class RoundLoop:
         return self._conclude()
 
     def _site_noise(self, simulated: bool) -> Callable[[int, int], SiteNoise] | None:
-        """Where whole sites are private; in a simulation the seed's, between hosts the system's."""
-        if (plan := self.config.privacy_plan) is None or plan.unit != "site":
+        """Where whole sites are private; in a simulation the seed's, between hosts the system's. In secure sums it
+        comes from the sites."""
+        if (plan := self.config.privacy_plan) is None or plan.unit != "site" or self.config.federation.secure:
             return None
         randomness = from_the_seed(self.config.seed) if simulated else from_the_system
         noise, clip = noise_of(plan, 1.0, plan.rounds), plan.settings.clip
@@ -158,6 +159,7 @@ class RoundLoop:
             asked = self._wanted(len(self.sites))
             if why := refusal(Combination(self.algorithm.name, sites=asked)):
                 raise ConfigError(why)
+            secure.numbers(asked)  # ConfigError where noise needs more than 32 bits
             self.watcher.say(secure.sentence(asked, simulated=self._simulated))
         saved = self.checkpoints.last() if any(self.folder.checkpoints.glob("round-*")) else None
         self.ledger.pinned = self.checkpoints.pinned()  # a start that asks sites must not make them forget
@@ -288,7 +290,8 @@ class RoundLoop:
         """What secure sums cost in precision: it is known without anybody's upload."""
         if clipped := cohort.traffic.clipped:
             self.watcher.say(f"{clipped:,} uploaded values were beyond +-{RANGE} and were clipped (federation.secure)")
-        return {"secure_rounding": cohort.traffic.rounding, "secure_clipped": float(clipped)}
+        noise = {"secure_noise": cohort.traffic.noise} if cohort.traffic.noise else {}
+        return {"secure_rounding": cohort.traffic.rounding, "secure_clipped": float(clipped), **noise}
 
     def _evaluate(self, round: int) -> dict[str, Score]:
         wanted = [split for split in self.config.federation.evaluate_on if split in self.setup.scored]

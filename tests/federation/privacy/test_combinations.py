@@ -12,7 +12,6 @@ from typing import Any
 from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
 from grandrounds.federation.contract import make_algorithm
-from grandrounds.federation.privacy.combinations import Combination, refusal
 from grandrounds.federation.privacy.settings import Unit
 from grandrounds.registry import ALGORITHMS
 from tests.conftest import TinyConfig, task_for
@@ -100,9 +99,12 @@ def test_noise_in_each_gradient_goes_with_every_rule_and_rounding(
     assert make_config(tiny_config(**own)).privacy_plan is not None
 
 
-def test_secure_sums_go_with_gradients_that_have_noise_and_not_yet_with_sites() -> None:
-    assert refusal(Combination("patient", unaccounted="", algorithm="fedavg", secure=True)) == ""
-    assert "not built yet" in refusal(Combination("site", unaccounted="", algorithm="fedavg", secure=True))
+@pytest.mark.parametrize("unit", UNITS)
+def test_secure_sums_go_with_every_unit(unit: str, tiny_config: TinyConfig) -> None:
+    """In gradients noise is there before the masks; for whole sites each site adds a part."""
+    settings = make_config(tiny_config(**{"privacy.unit": unit, "federation.secure": True})).secure_settings
+    assert settings is not None
+    assert (settings.noise is not None) == (unit == "site")
 
 
 def test_an_algorithm_of_ones_own_is_refused_until_it_says_what_its_uploads_tell(

@@ -17,7 +17,6 @@ class Combination:
     """Whether each site has a model of its own, and sends scores of it."""
     compression: str = "fp32"
     aggregate: str = "mean"
-    secure: bool = False
     exact_scores: bool = False
     task: str = ""
     next_sentence: bool = False
@@ -58,11 +57,6 @@ def refusal(wanted: Combination) -> str:
 
 
 def _of_sites(c: Combination) -> str:
-    if c.secure:
-        return (
-            "privacy.unit = 'site' adds noise at the server, and under federation.secure nobody sees single updates: "
-            "noise shared between sites is not built yet; leave one of them out"
-        )
     if c.aggregate != "mean":
         return (
             f"privacy.unit = 'site' has noise for a mean, and federation.aggregate = '{c.aggregate}' is none: one site "

@@ -16,7 +16,6 @@ from grandrounds.federation.contract import Kinds, Registration
 from grandrounds.federation.exchange import Plain
 from grandrounds.federation.payloads import Expected, Packed, Payload, PayloadError
 from grandrounds.federation.secure import masks, shamir
-from grandrounds.federation.secure.fixed_point import FixedPoint
 from grandrounds.federation.secure.masks import Place
 from grandrounds.federation.secure.settings import MASKED, SecureSettings
 from grandrounds.federation.secure.total import GivenUpError, Total
@@ -60,6 +59,8 @@ class SecureSum:
     """Values beyond the range of fixed point, of all sites together."""
     rounding: float
     """How far the mean can be from that of the numbers before they were rounded, at most."""
+    noise: float = 0.0
+    """The deviation of the noise that these sites added, as a multiple of what was agreed on."""
 
 
 def secure_sum(
@@ -106,9 +107,10 @@ def secure_sum(
 
     _Secrets(keys, place, needed).take_out(total, stayed, gone, opened)
     all_weights = settings.weights({site: one.weight for site, one in keys.items()})
-    weights, numbers = [all_weights[site] for site in sorted(stayed)], FixedPoint(len(keys))
+    weights, numbers = [all_weights[site] for site in sorted(stayed)], settings.numbers(len(keys))
     payloads, clipped = total.means(numbers, weights)
-    return SecureSum(payloads, tuple(sorted(stayed)), sum(weights), clipped, numbers.rounding(weights))
+    noise = 0.0 if settings.noise is None else settings.noise.excess(numbers.bits, needed, len(stayed))
+    return SecureSum(payloads, tuple(sorted(stayed)), sum(weights), clipped, numbers.rounding(weights), noise)
 
 
 class _Secrets:

@@ -17,7 +17,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
 
+from grandrounds.federation.privacy.discrete import Uniform
 from grandrounds.federation.secure.fixed_point import Words
 
 NONCE = 12
@@ -80,6 +82,18 @@ def add_mask(words: Words, seed: bytes, part: int, *, subtract: bool = False) ->
         some = words[start : start + CHUNK // 4]
         mask = np.frombuffer(stream.update(zeros[: some.nbytes]), dtype="<u4")
         (np.subtract if subtract else np.add)(some, mask, out=some)
+
+
+def uniform(seed: bytes) -> Uniform:
+    """Numbers of 52 bits from the seed's key stream, to draw noise with."""
+    stream = Cipher(algorithms.AES256(seed), modes.CTR(bytes(16))).encryptor()
+
+    def drawn(count: int) -> NDArray[np.float64]:
+        words = np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8") >> np.uint64(12)
+        found: NDArray[np.float64] = (words.astype(np.float64) + 0.5) * 2.0**-52
+        return found
+
+    return drawn
 
 
 def seal(secret: bytes, private: bytes, public: bytes, nonce: bytes, info: bytes) -> bytes:

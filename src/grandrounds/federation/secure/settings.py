@@ -10,7 +10,8 @@ from secrets import token_hex
 from grandrounds.errors import ConfigError
 from grandrounds.federation.contract import Kinds, Registration
 from grandrounds.federation.payloads import Gradients, Parameters, Payload, Predictions, Tensors
-from grandrounds.federation.secure.fixed_point import whole_weights
+from grandrounds.federation.secure.fixed_point import FixedPoint, whole_weights
+from grandrounds.federation.secure.noise import SharedNoise
 from grandrounds.federation.shares import weights
 
 AVERAGED: tuple[type[Payload], ...] = (Parameters, Gradients, Predictions, Tensors)
@@ -27,10 +28,16 @@ class SecureSettings:
     largest_share: float
     share: float = 0.5
     """More than this share of the sites that began an attempt must be there at its end."""
+    noise: SharedNoise | None = None
+    """That the sites add together, where whole sites are private."""
 
     def threshold(self, sites: int) -> int:
         """How many shares open a secret, and how many sites a sum is of at least."""
         return max(int(self.share * sites + 1e-9) + 1, LEAST_SITES)
+
+    def numbers(self, sites: int) -> FixedPoint:
+        """How values are written in an attempt with so many sites."""
+        return FixedPoint(sites, 0.0 if self.noise is None else self.noise.tail(self.threshold(sites)))
 
     def sentence(self, sites: int, simulated: bool) -> str:
         """What people hear of it before round 1."""

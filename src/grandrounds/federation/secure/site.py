@@ -20,14 +20,15 @@ from hashlib import sha256
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.outgoing import Leaving, Step
-from grandrounds.federation.payloads import Expected, Packed, Payload, PayloadError, Predictions
+from grandrounds.federation.payloads import Expected, Packed, Parameters, Payload, PayloadError, Predictions
 from grandrounds.federation.policy import RefusalError
+from grandrounds.federation.privacy.discrete import discrete_gaussian
 from grandrounds.federation.secure import masks
-from grandrounds.federation.secure.fixed_point import FixedPoint
 from grandrounds.federation.secure.layout import to_row
 from grandrounds.federation.secure.masks import Place
 from grandrounds.federation.secure.randomness import Randomness, below_the_prime, from_the_system
@@ -47,8 +48,8 @@ from grandrounds.federation.secure_payloads import (
     the_only,
 )
 
-Hide = Callable[[int], Sequence[Step]]
-"""The steps that mask a part of a reply, by its place in it."""
+Hide = Callable[[int, Sequence[object]], Sequence[Step]]
+"""The steps that mask a part of a reply, by its place in it and the message that it answers."""
 OVER = "this attempt is over"
 
 
@@ -87,7 +88,10 @@ class SecureSite:
         if attempt.asked and (kept := self._store.reply(ask.site)):
             return Answer(ask.site, kept, attempt.version)
         taken = self._take_shares(ask, attempt)
-        answer = run(replace(ask, message=ask.message[1:]), lambda part: [self._mask(ask, taken, expected, part)])
+        answer = run(
+            replace(ask, message=ask.message[1:]),
+            lambda part, received: [self._mask(ask, taken, expected, part, received)],
+        )
         self._store.write(ask.site, replace(taken, version=answer.version))
         self._store.keep_reply(ask.site, answer.payloads)
         return answer
@@ -163,16 +167,23 @@ class SecureSite:
         self._store.write(ask.site, taken)
         return taken
 
-    def _mask(self, ask: Ask, attempt: Attempt, expected: Expected, part: int) -> Step:
+    def _mask(self, ask: Ask, attempt: Attempt, expected: Expected, part: int, received: Sequence[object]) -> Step:
         """The step of the outgoing chain that hides a payload, the part-th of its reply."""
         roster, place = _roster(attempt).sites, _place(ask)
         weight = self._settings.weights({site: keys.weight for site, keys in roster.items()})[ask.site]
-        numbers, private = FixedPoint(len(roster)), bytes.fromhex(attempt.masking)
+        numbers, private = self._settings.numbers(len(roster)), bytes.fromhex(attempt.masking)
 
         def step(leaving: Leaving) -> Leaving:
             if isinstance(leaving, Packed):
                 raise TypeError("a payload is masked before it is packed")
-            words, clipped = numbers.encode(to_row(leaving, expected), weight)
+            row = to_row(leaving, expected)
+            if (noise := self._settings.noise) is None:
+                words, clipped = numbers.encode(row, weight)
+            else:
+                words, clipped = numbers.encode_update(_sent(received, expected), row, weight, noise.clip)
+                deviation = noise.part(numbers.bits, self._settings.threshold(len(roster)))
+                seed = self._randomness(place, ask.site, f"noise {part}")
+                words += discrete_gaussian(len(words), deviation, masks.uniform(seed)).astype(np.uint32)
             words = np.append(words, np.uint32(min(clipped, numbers.most_clipped)))
             masks.add_mask(words, masks.self_seed(bytes.fromhex(attempt.secret), place, ask.site), part)
             for peer in sorted(attempt.shares.keys() - {ask.site}):
@@ -240,6 +251,14 @@ def _only(message: Sequence[object], kind: type[P]) -> P:
         return the_only(message, kind)
     except PayloadError as problem:
         raise RefusalError(str(problem)) from problem
+
+
+def _sent(received: Sequence[object], expected: Expected) -> NDArray[np.float32]:
+    """The weights that a site was asked to start from."""
+    sent = next((part for part in received if isinstance(part, Parameters)), None)
+    if sent is None:
+        raise RefusalError("this site adds noise to updates of weights, and it was sent none")
+    return to_row(sent, expected)
 
 
 def _roster(attempt: Attempt) -> MaskKeys:
