@@ -116,10 +116,10 @@ class Hosts:
         self.running["coordinator"] = start("coordinator", self.root, *options)
         return self.running["coordinator"]
 
-    def run(self) -> Outcome:
-        """Everything, to its end."""
+    def run(self, **options: Sequence[str | Path]) -> Outcome:
+        """Everything, to its end; `options` are further ones of a site's `join`."""
         for site in self.sites:
-            self.join(site)
+            self.join(site, *options.get(site, ()))
         return self.finish(self.coordinate("--json"))
 
     def finish(self, coordinator: Running) -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -30,7 +31,9 @@ def test_the_model_is_that_of_one_process_and_no_word_of_a_site_reaches_the_coor
     found: Found, algorithm: str
 ) -> None:
     hosts = found(algorithm__name=algorithm)
-    result = hosts.run().json()
+    policy = hosts.folder / "policy.toml"
+    policy.write_text("max_bytes = 500_000_000\n")
+    result = hosts.run(charity=("--policy", policy)).json()
     assert result["rounds"] == 2
     assert hosts.models() == hosts.reference_models()
     assert all(json.loads((hosts.root / "run" / "site_logs.json").read_text()).values())
@@ -41,7 +44,18 @@ def test_the_model_is_that_of_one_process_and_no_word_of_a_site_reaches_the_coor
         logs = hosts.root / "run" / "audit.jsonl", hosts.enrolment(site) / "private" / "audit.jsonl"
         verify(logs[1])
         assert compare(*logs, site).agreed >= 4
+        said = [re.sub(r"[\d.]+ (MB|kB|s)\b", "N", line) for line in hosts.running[site].said().splitlines()]
+        sent = {"fedavg": "parameters (N)", "feded": "predictions (N)"}[algorithm]
+        assert [line[11:] for line in said if "round" in line] == [
+            f"round {number}: sent {sent}, received N, N" for number in (1, 2)
+        ]
     verify(hosts.root / "run" / "audit.jsonl", result["audit_head"])
+    simulated = {row["name"]: row for row in json.loads((hosts.reference() / "result.json").read_text())["sites"]}
+    told = SITES if algorithm == "feded" else ("charity",)  # by its policy; feded needs that kind, so all accepted it
+    assert {row["name"]: row["labels"] for row in result["sites"]} == {
+        site: simulated[site]["labels"] if site in told else {} for site in SITES
+    }
+    assert "charity" in (hosts.root / "run" / "report.html").read_text("utf-8")
     for folder in list(hosts.root.rglob("private")):
         shutil.rmtree(folder)  # what is the sites' own
     seen = {**everything(hosts.root), Path("said"): hosts.running["coordinator"].said().encode()}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from grandrounds import __version__
+from grandrounds.cli.app import app
 from tests.cli.commands import ENVIRONMENT, run
 
 COMMANDS = {
@@ -30,6 +34,24 @@ COMMANDS = {
     "data distant": ("Example: grandrounds data distant", "--kb", "--columns", "--na-ratio", "--seed"),
     "audit verify": ("A run folder, or an audit.jsonl.",),
 }
+
+
+def every_command(group: Any, name: str = "grandrounds") -> dict[str, Any]:
+    """By what a user types."""
+    inner = getattr(group, "commands", None)  # typer may have a click of its own
+    if inner is None:
+        return {name: group}
+    return {k: v for word, one in inner.items() for k, v in every_command(one, f"{name} {word}").items()}
+
+
+@pytest.mark.parametrize(("name", "command"), every_command(get_command(app)).items())
+def test_every_command_shows_an_example_of_itself(name: str, command: Any) -> None:
+    example = re.search(r"Example: `([^`]+)`", command.help or "")
+    assert example, name
+    assert example[1].startswith(name)
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert set(re.findall(r"(?<= )--[\w-]+", example[1])) <= options
+    assert all(getattr(one, "help", None) for one in command.params), name
 
 
 @pytest.mark.parametrize("command", COMMANDS)

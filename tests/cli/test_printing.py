@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +14,16 @@ from rich.console import Console
 from rich.text import Text
 
 from grandrounds.cli import console
+from grandrounds.cli.arms import LiveArms
 from grandrounds.cli.coordinator import sites_table
 from grandrounds.cli.scores import score_table
+from grandrounds.config.schema import make_config
 from grandrounds.deployment.flower.grid import Presence
 from grandrounds.errors import foreign
 from grandrounds.metrics.score import Score
+from grandrounds.runs.results import read_rounds
+from grandrounds.simulation.sweep import Arm
+from tests.reports.fixture_runs import write_run
 
 HOSTILE = ["\\[/bold]", "[/b]", "[red]", "[/]", "[link=http://evil]", ":skull:"]
 
@@ -63,7 +70,9 @@ def test_a_bar_and_a_spinner_show_words_as_they_are(monkeypatch: pytest.MonkeyPa
         with console.waiting(words):
             pass
 
-    assert isinstance(printed(monkeypatch, spin), str)
+    assert printed(monkeypatch, spin) == ""
+    monkeypatch.setattr(console, "LONG", -1.0)
+    assert printed(monkeypatch, spin) == f"  {words}: 0:00\n"
 
 
 def test_control_characters_never_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,3 +87,63 @@ def test_foreign_words_are_one_short_line() -> None:
     assert foreign("x" * 10**7) == "x" * 299 + "…"
     assert foreign("x" * 50, 10) == "x" * 9 + "…"
     assert foreign(" " * 10**6 + "x") == "…"
+
+
+def test_where_there_is_no_terminal_a_run_prints_a_line_a_round_and_no_bar(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    setup: Any = SimpleNamespace(table=[], splits={}, warnings={}, left_out=[])
+    rounds, _ = read_rounds(write_run(tmp_path / "a", rounds=2))
+
+    def follow() -> None:
+        with console.Live() as live:
+            live.started(setup, 2, 0)
+            for round in rounds:
+                live.asking(round.round, 4)
+                live.answered("a")
+                live.finished_round(round)
+        with console.counting("labelling", 3) as step, console.DocumentBar(3) as bar:
+            step()
+            bar.read(1)
+
+    assert printed(monkeypatch, follow).splitlines() == [
+        "  0 sites with 0 examples; the server holds ",
+        "  round 1  12.5 s  validation F1 0.500  test F1 0.476",
+        "  round 2: site-01 late",
+        "  round 2  12.5 s  validation F1 0.639  test F1 0.647",
+    ]
+
+
+def test_where_there_is_no_terminal_arms_print_a_line_a_round(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    whole, live = write_run(tmp_path / "whole", rounds=3), LiveArms()
+    lines = (whole / "metrics.jsonl").read_text().splitlines(keepends=True)
+    config = make_config({"data": {"train": "a", "test": "b"}, "federation": {"rounds": 3}})
+    (tmp_path / "fedavg").mkdir()
+
+    def follow() -> None:
+        with live:
+            for done in (1, 1, 3):  # it went on after round 1
+                (tmp_path / "fedavg" / "metrics.jsonl").write_text("".join(lines[:done]))
+                live([Arm("fedavg", config, tmp_path / "fedavg")])
+            shutil.copy(whole / "result.json", tmp_path / "fedavg")
+            for _ in range(2):
+                live([Arm("fedavg", config, tmp_path / "fedavg")])
+
+    assert printed(monkeypatch, follow).splitlines() == [
+        "  fedavg: round 2  12.5 s  validation F1 0.639  test F1 0.647",
+        "  fedavg: round 3  12.5 s  validation F1 0.688  test F1 0.690",
+        "  fedavg: done",
+    ]
+
+
+def test_a_bar_says_how_long_the_rest_will_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    drawn = console.Bars()
+    monkeypatch.setattr(drawn.bars, "get_time", lambda: clock[0])
+    task = drawn.add("rounds", 20, 10)  # those before it do not count for the rate
+    for number in (11, 12):
+        clock[0] += 90
+        drawn.bars.update(task, completed=number)
+    assert str(console.Left().render(drawn.bars.tasks[task])) == "12:00 left"
+    drawn.bars.update(task, completed=20)
+    assert str(console.Left().render(drawn.bars.tasks[task])) == ""

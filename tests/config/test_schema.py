@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grandrounds.algorithms.feded import FedED
 from grandrounds.config.overrides import parse_override
-from grandrounds.config.schema import load_config, make_config
+from grandrounds.config.schema import Config, load_config, make_config
+from grandrounds.config.validation import leaves
 from grandrounds.errors import ConfigError
 from grandrounds.simulation.prepare import prepare
 from tests.conftest import TinyConfig
@@ -38,6 +42,33 @@ BASE: dict[str, Any] = {"data": {"train": "a.jsonl", "test": "b.jsonl"}}
 def test_an_unknown_key_or_name_suggests_the_nearest(key: str, value: Any, nearest: str) -> None:
     with pytest.raises(ConfigError, match=nearest):
         make_config({**BASE, "algorithm": {"name": "fedavg"}}, {"task.name": "sentence_re", key: value})
+
+
+def test_every_key_is_found_by_its_last_part_alone() -> None:
+    content = {**BASE, "task": {"name": "sentence_re"}, "algorithm": {"name": "feded"}}
+    keys = {field.name: f"algorithm.{field.name}" for field in fields(FedED)}
+    for leaf in leaves(Config):
+        keys.setdefault(leaf.rpartition(".")[2], leaf)
+    keys |= {"max_length": "task.max_length", "rounds": "federation.rounds", "sites": "partition.sites"}
+    for last in keys.keys() - Config.model_fields.keys() | {"sites"}:
+        with pytest.raises(ConfigError, match=re.escape(f"'{keys[last]}'")):
+            make_config(content, {last: 1})
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("epochs", "did you mean 'training.epochs' or 'server.epochs'?"),
+        ("learningrate", "did you mean 'training.learning_rate' or 'server.learning_rate'?"),
+        ("algorithm.rounds", "did you mean 'federation.rounds'?"),
+        ("task.rounds", "did you mean 'federation.rounds'?"),
+        ("sites.mercy.rounds", "did you mean 'federation.rounds'?"),
+    ],
+)
+def test_a_key_of_another_section_is_found_there(key: str, meant: str) -> None:
+    content = {**BASE, "task": {"name": "sentence_re"}, "algorithm": {"name": "feded"}}
+    with pytest.raises(ConfigError, match=re.escape(f"unknown config key '{key}'; {meant}")):
+        make_config(content, {key: 1})
 
 
 def test_an_unknown_option_of_an_algorithm_suggests_the_nearest() -> None:

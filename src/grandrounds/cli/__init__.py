@@ -15,7 +15,8 @@ GOES_ON = {
 
 
 def main() -> NoReturn:
-    """Run a command. A mistake of the user's is one sentence and exit code 1, never a traceback."""
+    """Run a command. A mistake of the user's is one sentence, under --json an object, and exit code 1; never a
+    traceback."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -35,6 +36,9 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     except wrong_usage as error:
+        if "--json" in sys.argv:
+            complain(error.format_message())
+            sys.exit(1)
         error.show()
         sys.exit(error.exit_code)
     except BrokenPipeError:

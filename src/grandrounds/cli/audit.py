@@ -33,7 +33,10 @@ def verify(
     site: Annotated[Optional[str], typer.Option(help="With --heads: whose log it is.")] = None,
     key: Annotated[Optional[Path], typer.Option(help="With --heads: the site's .pub file.")] = None,
 ) -> None:
-    """Check that no line of an audit log was edited, deleted, moved or cut off."""
+    """Check that no line of an audit log was edited, deleted, moved or cut off.
+
+    Example: `grandrounds audit verify runs/first`
+    """
     from grandrounds.federation.audit import head_of
     from grandrounds.federation.audit import verify as verify_chain
     from grandrounds.runs.results import RESULT, read_result
@@ -70,7 +73,10 @@ def show(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Sum up what left and what came, by round and kind."""
+    """Sum up what left and what came, by round and kind.
+
+    Example: `grandrounds audit show enrolment/private/audit.jsonl`
+    """
     from rich.table import Table
 
     from grandrounds.federation.audit import summary
@@ -141,7 +147,10 @@ def compare(
     site: Annotated[Path, typer.Argument(help="The site's audit.jsonl, or the folder that holds it.")],
     name: Annotated[str, typer.Option("--site", help="The site's name.")],
 ) -> None:
-    """Check that coordinator and site logged the same payloads, byte for byte, by their digests."""
+    """Check that coordinator and site logged the same payloads, byte for byte, by their digests.
+
+    Example: `grandrounds audit compare consortium/run enrolment/private --site charity`
+    """
     from grandrounds.federation.audit import compare as compare_logs
 
     ours, theirs = (path / "audit.jsonl" if path.is_dir() else path for path in (coordinator, site))

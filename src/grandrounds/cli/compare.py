@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from grandrounds.cli.console import LiveArms, out
+from grandrounds.cli.arms import LiveArms
+from grandrounds.cli.console import out
 from grandrounds.cli.options import ConfigPath, DataOption, ImportOption, JsonOption, ProcessesOption
 
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -14,7 +15,9 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -27,7 +30,6 @@ from grandrounds.errors import printable
 if TYPE_CHECKING:
     from grandrounds.runs.results import Round
     from grandrounds.setup.server import ServerSetup
-    from grandrounds.simulation.sweep import Arm
 
 
 class PlainConsole(Console):
@@ -43,10 +45,19 @@ class PlainConsole(Console):
             yield segment if segment.control else segment._replace(text=printable(segment.text))
 
 
+LONG, MINUTE = 2.0, 60.0
+"""Seconds after which a person wants to be told."""
 out, err = PlainConsole(), PlainConsole(stderr=True)
 
 
 def complain(sentence: str) -> None:
+    """What was wrong. With --json a line of JSON on standard output, where a program looks for the result; a person
+    who does not see that one is told on standard error too."""
+    if "--json" in sys.argv:
+        sys.stdout.write(json.dumps({"error": sentence}) + "\n")
+        sys.stdout.flush()
+        if not err.is_terminal or out.is_terminal:
+            return
     err.print(Text.assemble(("grandrounds:", "bold red"), f" {sentence}"), soft_wrap=True)
 
 
@@ -62,22 +73,36 @@ def show_warnings(warnings: Mapping[str, int]) -> None:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """A spinner for what takes a while and can't be counted."""
+    """A spinner for what takes a while and can't be counted; without a terminal, a line once it has taken long."""
+    began = time.monotonic()
     with err.status(Text(what)):
         yield
+    _say_how_long(what, time.monotonic() - began)
 
 
 @contextmanager
 def counting(what: str, total: int | None) -> Iterator[Callable[[], None]]:
     """A bar for what can be counted, though its end may not be known; gives what to call after each step."""
-    progress = bars()
-    task = progress.add_task(what, total=total, word="")
-    if err.is_terminal:
-        progress.start()
-    try:
-        yield lambda: progress.advance(task)
-    finally:
-        progress.stop()
+    with Bars() as drawn:
+        task = drawn.add(what, total)
+        yield lambda: drawn.bars.advance(task)
+    done, seconds = drawn.bars.tasks[task].completed, drawn.bars.tasks[task].elapsed
+    _say_how_long(f"{what}, {done:.0f}", seconds or 0.0)
+
+
+def _say_how_long(what: str, seconds: float) -> None:
+    if not err.is_terminal and seconds > LONG:
+        err.print(f"  {what}: {_clock(seconds)}", soft_wrap=True)
+
+
+class Left(ProgressColumn):
+    """How long the rest will take, at the rate so far."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        left = None if task.finished else task.time_remaining
+        return Text("" if left is None else f"{_clock(left)} left", style="progress.remaining")
 
 
 def bars() -> Progress:
@@ -87,33 +112,63 @@ def bars() -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        Left(),
         TextColumn("{task.fields[word]}", markup=False),
         console=err,
+        speed_estimate_period=inf,  # a round may take longer than rich's thirty seconds
     )
 
 
-class Live:
-    """A run's progress: a bar for rounds, one for the sites of this round; without a terminal, a line a round."""
+class Bars:
+    """Bars that are drawn on a terminal alone."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self._quiet, self._bars = quiet, bars()
-        self._preparing = self._rounds = self._sites = self._bars.add_task(
-            "reading and tokenising", total=None, word=""
-        )
+        self.quiet, self.bars = quiet, bars()
 
-    def __enter__(self) -> Live:
-        if err.is_terminal and not self._quiet:
-            self._bars.start()
+    def __enter__(self) -> Self:
+        if err.is_terminal and not self.quiet:
+            self.bars.start()
         return self
 
     def __exit__(self, *problem: object) -> None:
-        self._bars.stop()
+        if err.is_terminal:
+            self.bars.stop()  # elsewhere it prints an empty line
+
+    def add(self, what: str, total: int | None, done: int = 0) -> TaskID:
+        """A bar; the rate counts from now on, and from what is done already."""
+        task = self.bars.add_task(what, total=total, completed=done, word="")
+        self.bars.advance(task, 0)
+        return task
+
+
+def round_line(round: Round) -> str:
+    """What a round came to: its seconds and scores."""
+    return f"round {round.round}  {round.seconds:.1f} s  {_scores(round)}".rstrip()
+
+
+def _scores(round: Round) -> str:
+    from grandrounds.reports.wording import score as figure
+
+    scores = {"validation": round.validation, "test": round.test}
+    return "  ".join(
+        f"{split} {round.objective.name} {figure(score.value(round.objective))}"
+        for split, score in scores.items()
+        if score is not None
+    )
+
+
+class Live(Bars):
+    """A run's progress: a bar for rounds, one for the sites of this round; without a terminal, a line a round."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        super().__init__(quiet)
+        self._preparing = self._rounds = self._sites = self.add("reading and tokenising", None)
 
     def say(self, sentence: str) -> None:
         err.print(f"  {sentence}", soft_wrap=True)
 
     def started(self, setup: ServerSetup, rounds: int, done: int) -> None:
-        if not self._quiet:
+        if not self.quiet:
             held = sum(row.examples for row in setup.table)
             served = ", ".join(f"{name} {len(split)} rows" for name, split in setup.splits.items())
             self.say(f"{len(setup.table)} sites with {held} examples; the server holds {served}")
@@ -122,110 +177,43 @@ class Live:
                 self.say(f"left out, since they got nothing: {', '.join(setup.left_out[:10])}")
             if done:
                 self.say(f"going on after round {done}")
-        self._bars.remove_task(self._preparing)
-        self._rounds = self._bars.add_task("rounds", total=rounds, completed=done, word="")
-        self._sites = self._bars.add_task("sites", total=1, word="")
+        self.bars.remove_task(self._preparing)
+        self._rounds = self.add("rounds", rounds, done)
+        self._sites = self.add("sites", 1)
 
     def asking(self, round: int, sites: int) -> None:
-        self._bars.reset(self._sites, total=sites, word="")
+        self.bars.reset(self._sites, total=sites, word="")
+        self.bars.advance(self._sites, 0)
 
     def answered(self, site: str) -> None:
-        self._bars.advance(self._sites)
+        self.bars.advance(self._sites)
 
     def finished_round(self, round: Round) -> None:
-        from grandrounds.reports.wording import score as figure
-
-        scores = {"validation": round.validation, "test": round.test}
-        word = "  ".join(
-            f"{split} {round.objective.name} {figure(score.value(round.objective))}"
-            for split, score in scores.items()
-            if score is not None
-        )
-        self._bars.update(self._rounds, completed=round.round, word=word)
+        self.bars.update(self._rounds, completed=round.round, word=_scores(round))
         for site, reason in round.lost.items():
             self.say(f"round {round.round}: {site} {reason}")
-        if not err.is_terminal and not self._quiet:
-            self.say(f"round {round.round}  {round.seconds:.1f} s  {word}")
-
-
-class Bars:
-    """Bars that are drawn on a terminal alone."""
-
-    def __init__(self) -> None:
-        self.bars = bars()
-
-    def __enter__(self) -> Self:
-        if err.is_terminal:
-            self.bars.start()
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        if err.is_terminal:
-            self.bars.stop()  # elsewhere it prints an empty line
+        if not err.is_terminal and not self.quiet:
+            self.say(round_line(round))
 
 
 class DocumentBar(Bars):
-    """How many documents have been read, at what rate, and how long the rest will take where its number is known."""
+    """How many documents have been read, at what rate, and how long the rest will take where its number is known;
+    without a terminal, a line a minute."""
 
     def __init__(self, total: int | None) -> None:
         super().__init__()
-        self._task = self.bars.add_task("documents", total=total, word="")
+        self._task, self._said = self.add("documents", total), time.monotonic()
 
     def read(self, number: int) -> None:
         task = self.bars.tasks[self._task]
-        left = task.time_remaining
-        word = f"{task.speed or 0:.1f} a second" + ("" if left is None else f", {_clock(left)} left")
+        word = f"{task.speed or 0:.1f} a second"
         self.bars.update(self._task, completed=number, word=word)
+        if not err.is_terminal and time.monotonic() - self._said > MINUTE:
+            self._said = time.monotonic()
+            of = "" if task.total is None else f" of {task.total:.0f}"
+            err.print(f"  {number}{of} documents, {word}", soft_wrap=True)
 
 
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
-
-
-class LiveArms(Bars):
-    """Several runs at once: a bar each, with the name of its folder; of several comparisons, with theirs before it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._tasks: dict[Path, TaskID] = {}
-        self._said: set[Path] = set()
-
-    def __call__(self, arms: Sequence[Arm]) -> None:
-        several = len({arm.folder.parent for arm in arms}) > 1
-        for arm in arms:
-            total = arm.config.federation.rounds
-            name = f"{arm.folder.parent.name}/{arm.folder.name}" if several else arm.folder.name
-            if arm.folder not in self._tasks:
-                self._tasks[arm.folder] = self.bars.add_task(name, total=total, word="")
-            finished = (arm.folder / "result.json").exists() and _planned(arm) >= total
-            done = total if finished else min(arm.rounds_done(), total)
-            self.bars.update(self._tasks[arm.folder], completed=done, word="done" if finished else "")
-            if finished and not err.is_terminal and arm.folder not in self._said:
-                self._said.add(arm.folder)
-                err.print(f"  {name}: done", soft_wrap=True)
-
-
-class LiveRuns(Bars):
-    """Many short runs: one bar for all; without a terminal, a line for each that is done."""
-
-    def __init__(self, what: str, arms: Sequence[Arm]) -> None:
-        super().__init__()
-        self._left = {arm.folder: arm for arm in arms}
-        self._task = self.bars.add_task(what, total=len(arms), word="")
-
-    def __call__(self, arms: Sequence[Arm]) -> None:
-        done = [arm for arm in self._left.values() if (arm.folder / "result.json").exists()]
-        for arm in done:
-            del self._left[arm.folder]
-            name = f"{arm.folder.parent.name}/{arm.folder.name}"
-            self.bars.update(self._task, completed=len(arms) - len(self._left), word=name)
-            if not err.is_terminal:
-                err.print(f"  {name}: done, {len(arms) - len(self._left)} of {len(arms)}", soft_wrap=True)
-
-
-def _planned(arm: Arm) -> int:
-    """Of the run that has finished: one that is being prolonged has not."""
-    from grandrounds.runs.results import read_result
-
-    return read_result(arm.folder).rounds_planned

@@ -30,23 +30,29 @@ def coordinator(
 ) -> None:
     """Start Flower's SuperLink, wait for the sites, run the experiment.
 
-    Killed at any moment, the same command with --resume goes on; sites come back by themselves.
+    Killed at any moment, the same command with --resume goes on; sites come back by themselves. At the
+    end the run's folder has its report.
+
+    Example: `grandrounds coordinator consortium --resume`
     """
     require_flower()
     from grandrounds.cli.scores import score_table
     from grandrounds.deployment.consortium import Consortium, coordinate
+    from grandrounds.reports.report import write_report
 
     consortium = Consortium(folder)
     if consortium.founded.insecure:
         err.print(f"  {INSECURE}", soft_wrap=True)
     with LiveSites() as watcher:
         result = coordinate(consortium, watcher, resume=resume, at_least=at_least)
+    run = folder / "run"
+    page = write_report([run], run / "report.html")
     if as_json:
         show_json(result.to_dict())
         return
     if result.test is not None:
         out.print(score_table(f"Test: {result.algorithm}", result.test))
-    out.print(f"The run is in '{folder / 'run'}'.", soft_wrap=True)
+    out.print(f"The run is in {run}, its report in {page}", soft_wrap=True)
 
 
 class LiveSites(Live):
@@ -69,9 +75,9 @@ class LiveSites(Live):
         if not err.is_terminal or time.monotonic() - self._drawn < 0.25:
             return
         self._drawn = time.monotonic()
-        if self._preparing in self._bars.task_ids:
-            self._bars.update(self._preparing, description="waiting for the sites")
-        self._drawing.update(Group(self._bars, sites_table(roster)))
+        if self._preparing in self.bars.task_ids:
+            self.bars.update(self._preparing, description="waiting for the sites")
+        self._drawing.update(Group(self.bars, sites_table(roster)))
 
 
 def sites_table(roster: Roster) -> Table:

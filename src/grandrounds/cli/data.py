@@ -142,7 +142,10 @@ def stats(
     lenient: LenientOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Count documents, mentions and relations by type, and the attributes that a partition can use."""
+    """Count documents, mentions and relations by type, and the attributes that a partition can use.
+
+    Example: `grandrounds data stats notes/ --format brat`
+    """
     corpus = read_files(files, format, option, imports, lenient)
     facts = _facts(corpus.documents)
     if as_json:

@@ -84,7 +84,10 @@ def create(
     bind: Annotated[str, typer.Option(help="The address to listen on.")] = "0.0.0.0",
     insecure: Annotated[bool, typer.Option("--insecure", help=f"No TLS: {INSECURE}.")] = False,
 ) -> None:
-    """Create certificates, the terms, and a folder to send to each site. These folders contain no secret."""
+    """Create certificates, the terms, and a folder to send to each site. These folders contain no secret.
+
+    Example: `grandrounds federation create consortium --sites charity,mercy --config federation.toml --host HOST`
+    """
     require_flower()
     from grandrounds.config.schema import load_config
     from grandrounds.deployment.consortium import Founded
@@ -122,7 +125,10 @@ def renew(
     folder: Annotated[Path, typer.Argument(help="The federation's folder.", metavar="DIR")],
     days: Annotated[int, typer.Option(help="How many days the new certificate is valid.", min=1)] = 365,
 ) -> None:
-    """Issue a new server certificate from the same authority. Sites need nothing new."""
+    """Issue a new server certificate from the same authority. Sites need nothing new.
+
+    Example: `grandrounds federation renew consortium --days 365`
+    """
     require_flower()
     from grandrounds.deployment.consortium import Consortium
     from grandrounds.deployment.keys import issue_certificate
@@ -138,7 +144,10 @@ def renew(
 def keys(
     folder: Annotated[Path, typer.Argument(help="The federation's folder.", metavar="DIR")], as_json: JsonOption = False
 ) -> None:
-    """Show which sites' public keys have arrived, with fingerprints to compare over the telephone."""
+    """Show which sites' public keys have arrived, with fingerprints to compare over the telephone.
+
+    Example: `grandrounds federation keys consortium`
+    """
     require_flower()
     from grandrounds.deployment.consortium import Consortium
     from grandrounds.deployment.keys import fingerprint

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 from rich.table import Table
 
-from grandrounds.cli.console import LiveRuns, err, out
+from grandrounds.cli.arms import LiveRuns
+from grandrounds.cli.console import err, out
 from grandrounds.cli.options import JsonOption, ProcessesOption
 from grandrounds.maps import SYSTEMS, declared
 

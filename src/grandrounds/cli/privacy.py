@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from grandrounds.cli import attack
-from grandrounds.cli.console import out, show_json
+from grandrounds.cli.console import out, show_json, waiting
 from grandrounds.cli.options import JsonOption
 from grandrounds.errors import ConfigError
 
@@ -40,7 +40,10 @@ def plan(
     delta: DeltaOption = 1e-5,
     as_json: JsonOption = False,
 ) -> None:
-    """Epsilon for given noise, or noise for a given epsilon, of a whole run at one site."""
+    """Epsilon for given noise, or noise for a given epsilon, of a whole run at one site.
+
+    Example: `grandrounds privacy plan --units 1000 --batch 16 --rounds 20 --epsilon 8`
+    """
     from math import ceil
 
     from grandrounds.federation.privacy import accounting
@@ -51,10 +54,12 @@ def plan(
     accounting.check_installed()
     most = Plan.of(Privacy(), rounds, fraction).rounds
     rate, each = (1.0, 1) if units is None else (min(1.0, batch / units), epochs * ceil(units / batch))
-    given = noise or accounting.noise_for(epsilon or 0.0, delta, rate, each * most)
+    with waiting("accounting"):
+        given = noise or accounting.noise_for(epsilon or 0.0, delta, rate, each * most)
+        spent = accounting.epsilon([accounting.Draw(given, rate, each * most)], delta)
     found = {
         "noise": given,
-        "epsilon": round(accounting.epsilon([accounting.Draw(given, rate, each * most)], delta), 4),
+        "epsilon": round(spent, 4),
         "delta": delta,
         "rate": rate,
         "steps": each * most,
@@ -78,7 +83,10 @@ def show(
     delta: DeltaOption = 1e-5,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what sites noted down, and sum it up."""
+    """Check what sites noted down, and sum it up.
+
+    Example: `grandrounds privacy show enrolment/private/privacy.jsonl`
+    """
     from grandrounds.federation.privacy import accounting
     from grandrounds.federation.privacy.ledger import draws_of, spent_lines
 
@@ -88,8 +96,9 @@ def show(
         raise ConfigError(f"there is no privacy ledger at '{ledger}'; check the path")
     rows = []
     for path in paths:
-        lines = spent_lines(path)
-        spent = accounting.epsilon(draws_of(lines), delta)
+        with waiting(f"accounting {path.name}"):
+            lines = spent_lines(path)
+            spent = accounting.epsilon(draws_of(lines), delta)
         units = sorted({str(line["unit"]) for line in lines})
         rows.append({"ledger": path.name, "unit": ", ".join(units), "lines": len(lines), "epsilon": round(spent, 4)})
     if as_json:

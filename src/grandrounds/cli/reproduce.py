@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from grandrounds.cli.console import LiveArms, err, out, show_json
+from grandrounds.cli.arms import LiveArms
+from grandrounds.cli.console import err, out, show_json
 from grandrounds.cli.options import JsonOption, ProcessesOption
 from grandrounds.config.overrides import parse_override
 from grandrounds.errors import ConfigError, GrandRoundsError, unknown

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 from rich.table import Table
 
+from grandrounds.cli.arms import LiveArms
 from grandrounds.cli.compare import arm_names
-from grandrounds.cli.console import LiveArms, out, show_json
+from grandrounds.cli.console import out, show_json
 from grandrounds.cli.options import ConfigPath, DataOption, ImportOption, JsonOption, ProcessesOption
 from grandrounds.config.overrides import parse_override
 from grandrounds.errors import ConfigError

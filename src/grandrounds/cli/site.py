@@ -34,7 +34,10 @@ def root() -> None:
 
 @app.command()
 def init(enrolment: EnrolmentArgument) -> None:
-    """Create this site's key pair. The private key stays here; send the public key to the coordinator."""
+    """Create this site's key pair. The private key stays here; send the public key to the coordinator.
+
+    Example: `grandrounds site init enrolment/`
+    """
     require_flower()
     from grandrounds.deployment.enrolment import read_enrolment
     from grandrounds.deployment.keys import fingerprint, make_key
@@ -78,7 +81,13 @@ def join(
     insecure: Annotated[bool, typer.Option("--insecure", help=f"Accept a federation without TLS: {INSECURE}.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the site's data, then serve the coordinator until the run is over, reconnecting when needed."""
+    """Check the site's data, then serve the coordinator until the run is over, reconnecting when needed.
+
+    With --dry-run it shows what would leave and joins nothing. Afterwards each round is a line: what was sent, how many
+    bytes, and how long it took here.
+
+    Example: `grandrounds site join enrolment/ --data notes/ --format brat --dry-run`
+    """
     require_flower()
     from grandrounds.deployment.enrolment import read_enrolment
     from grandrounds.deployment.keys import read_private
@@ -139,6 +148,7 @@ def _serve(ours: Enrolment, handler: MessageHandler, key: PrivateKey) -> None:
     try:
         serve(door, app_of(handler), lambda: handler.ended is not None, _say)
     except KeyboardInterrupt:
+        handler.rounds.end()
         _say("left the federation; the same command joins again")
         sys.stderr.flush()
         os._exit(130)  # whatever still computes is not waited for
@@ -157,6 +167,7 @@ def _say(sentence: str) -> None:
 
 def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
     from grandrounds.deployment.dry_run import dry_run, tables_of_words
+    from grandrounds.deployment.site import told_labels
     from grandrounds.deployment.spending import outlook, played
 
     with played(ours.terms.config.privacy_plan) as privacy, waiting("playing a round at home"):
@@ -166,8 +177,10 @@ def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
         show_json([vars(upload) for upload in uploads])
         return
     us = holding.site_data.registration
+    counted = told_labels(ours, holding)
+    told = f" and how often they occur {counted}" if counted else ""
     out.print(
-        f"Once, before round 1: counts {dict(us.counts)}, labels {list(us.labels)}, names and shapes of what is "
+        f"Once, before round 1: counts {dict(us.counts)}, labels {list(us.labels)}{told}, names and shapes of what is "
         "shared, versions of grandrounds and torch, digests of the terms, the tokenizer and the public sets held.",
         soft_wrap=True,
     )

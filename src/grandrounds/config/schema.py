@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from grandrounds.config.overrides import parse_override
-from grandrounds.config.validation import explained
+from grandrounds.config.validation import explained, leaves, unknown_key
 from grandrounds.data.corpora import GENERATED, Source
 from grandrounds.data.documents import Document
 from grandrounds.data.labels import LabelMap
@@ -41,7 +41,7 @@ from grandrounds.federation.secure.settings import SecureSettings
 from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
-from grandrounds.registry import FORMATS, TASKS, load_modules, not_registered
+from grandrounds.registry import ALGORITHMS, FORMATS, TASKS, load_modules, not_registered
 from grandrounds.tasks.abilities import OwnLabels, PrivateParts, SingleLabel, require
 from grandrounds.tasks.task import ExtractionTask, Task
 
@@ -472,7 +472,10 @@ class Config(Section):
         try:
             return TASKS[self.task["name"]].Options(**options)
         except ValidationError as error:
-            raise explained(error, TASKS[self.task["name"]].Options, prefix) from error
+            model = TASKS[self.task["name"]].Options
+            raise explained(
+                error, model, prefix, further=[*leaves(Config), *_options({"algorithm": self.algorithm})]
+            ) from error
 
     def make_task(self, documents: Iterable[Document], base: Path = Path()) -> Task:
         """The task with the label set of these documents; files that its options name start at `base`."""
@@ -487,6 +490,10 @@ class Config(Section):
         return made.fitted({})
 
     def _check_algorithm(self) -> None:
+        own, elsewhere = _options({"algorithm": self.algorithm}), [*leaves(Config), *_options({"task": self.task})]
+        for key in self.algorithm.keys() - {"name"}:
+            if f"algorithm.{key}" not in own and any(leaf.endswith(f".{key}") for leaf in elsewhere):
+                raise unknown_key(f"algorithm.{key}", own, elsewhere)
         algorithm, compression = self.make_algorithm(), self.federation.compression
         if compression not in algorithm.encodings():
             fitting = " or ".join(algorithm.encodings())
@@ -662,7 +669,19 @@ def make_config(content: Mapping[str, Any], overrides: Mapping[str, Any] | None 
     try:
         return Config(**merged)
     except ValidationError as error:
-        raise explained(error, Config, "", SiteSection) from error
+        raise explained(error, Config, "", SiteSection, _options(merged)) from error
+
+
+def _options(content: Mapping[str, Any]) -> list[str]:
+    """The keys that the task and the algorithm have, where they are named."""
+    task, algorithm = (content.get(section) for section in ("task", "algorithm"))
+    found = list[str]()
+    if isinstance(task, dict) and (named := TASKS.get(str(task.get("name")))) is not None:
+        found += [f"task.{name}" for name in named.Options.model_fields]
+    if isinstance(algorithm, dict) and (made := ALGORITHMS.get(str(algorithm.get("name")))) is not None:
+        options: Any = made
+        found += [f"algorithm.{option.name}" for option in fields(options)]
+    return found
 
 
 def _set(content: dict[str, Any], key: str, value: Any) -> None:

@@ -280,7 +280,7 @@ def coordinate(
         if config.federation.secure:
             handshake.introduce_peers()
         folder.claim(config)  # the sites fit: from here on there is a run to go on with
-        table = [SiteRow(site.site, site.counts["notes"], site.counts["examples"], {}) for site in sites]
+        table = [SiteRow(s.site, s.counts["notes"], s.counts["examples"], dict(s.label_counts)) for s in sites]
         left_out = sorted(set(founded.sites) - {site.site for site in sites})
         most = largest_upload(setup.expected, max(site.counts["examples"] for site in sites))
         transport.largest = most

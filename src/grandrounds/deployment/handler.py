@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ from grandrounds.deployment.protocol import (
     encode,
     id_of,
 )
+from grandrounds.deployment.round_log import RoundLog
 from grandrounds.errors import GrandRoundsError, foreign
 from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Registration
@@ -73,6 +75,7 @@ class MessageHandler:
         self._ledger, self._final_model = ledger, final_model
         self._peers = Peers(state / "peers.json", registration.site, key.public_key(), say)
         self.digest = registration.digest
+        self.rounds = RoundLog(say)
         self.ended: str | None = None
         """Why there is nothing more to do: empty where it ended well."""
         self.received: Path | None = None
@@ -140,6 +143,7 @@ class MessageHandler:
 
     def _end(self, event: str, why: str) -> None:
         self.ended = why
+        self.rounds.end()
         self._audit.write(event=event)
 
     def _introduce(self) -> Introduction:
@@ -158,7 +162,7 @@ class MessageHandler:
         return said
 
     def _ask(self, asked: AskMethod, payloads: Sequence[bytes]) -> tuple[Answered, list[bytes]]:
-        ask = asked.ask(payloads)
+        began, ask = time.monotonic(), asked.ask(payloads)
         for part in ask.payloads:
             log_payload(self._audit, ask.where, "down", part)
         answer = self._answer(ask)
@@ -166,10 +170,12 @@ class MessageHandler:
             self._audit.write(**ask.where, event=answer.lost)
         for place, part in enumerate(answer.payloads):
             log_payload(self._audit, ask.where, "up", part, None if place else answer.work)
+        self.rounds.exchange(ask.round, ask.payloads, answer.payloads, answer.lost, time.monotonic() - began)
         return Answered.of(answer), [part.to_bytes() for part in answer.payloads]
 
     def _take_model(self, model: FinalModel, payloads: Sequence[bytes]) -> Said:
         """Something that comes in, and is logged as that; nothing leaves."""
+        self.rounds.end()
         place = {"round": model.round, "exchange": 0, "site": self._registration.site}
         try:
             if self._final_model is None:

@@ -171,7 +171,8 @@ class Handshake:
         if not isinstance(said, Introduction):
             why = reply.lost or getattr(said, "lost", None) or "it answered something else"
             raise ConfigError(f"site '{name}' did not say who it is ({foreign(why)})")
-        counts, site = said.counts, Registration(said.site, said.counts, said.labels, said.manifest)
+        counts = said.counts
+        site = Registration(said.site, counts, said.labels, said.manifest, said.label_counts)
         self._holding[name] = said.secret
         ours = {"version": __version__, "terms": self._terms.digest, "tokenizer": self._terms.tokenizer}
         spoken = {
@@ -187,6 +188,9 @@ class Handshake:
             raise ConfigError(f"site '{name}' calls itself '{foreign(site.site, 64)}': it has another site's enrolment")
         if not all(1 <= count < MOST for count in counts.values()) or not {"examples", "notes"} <= counts.keys():
             raise ConfigError(f"site '{name}' registered counts that can't be")
+        told = site.label_counts
+        if not told.keys() <= set(site.labels) or not all(0 <= count < MOST for count in told.values()):
+            raise ConfigError(f"site '{name}' registered counts of labels that can't be")
         self._check_jump(site)
         labels = None if self._terms.config.labels_may_differ else self._terms.task.labels
         check_registrations([site], labels, self._setup.expected.manifest)
@@ -223,7 +227,10 @@ class Handshake:
         manifest = self._setup.expected.manifest
         try:
             held = json.loads(self._saved.read_text(encoding="utf-8"))
-            known = {one["site"]: Registration(one["site"], one["counts"], one["labels"], manifest) for one in held}
+            known = {
+                one["site"]: Registration(one["site"], one["counts"], one["labels"], manifest, one["label_counts"])
+                for one in held
+            }
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GrandRoundsError(f"'{self._saved}' was edited or torn; the run can't go on without it") from error
         if gone := sorted(known.keys() - self._keys.keys()):
@@ -232,4 +239,5 @@ class Handshake:
 
 
 def _plain(site: Registration) -> dict[str, Any]:
-    return {"site": site.site, "counts": dict(site.counts), "labels": list(site.labels)}
+    told = dict(site.label_counts)
+    return {"site": site.site, "counts": dict(site.counts), "labels": list(site.labels), "label_counts": told}

@@ -131,6 +131,8 @@ class Introduction(_Model):
     tokenizer: str = ""
     own_encoder: bool = False
     torch: str = ""
+    label_counts: dict[str, int] = Field(default_factory=dict)
+    """How often each label occurs, where the site's policy lets that leave."""
     public: list[str] = Field(default_factory=list)
     """Digests of the public sets that the site holds."""
 

@@ -32,6 +32,7 @@ from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.learner import VALIDATION, LearnerSpec
+from grandrounds.federation.payloads import LabelCounts
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.privacy.site import check_patients
 from grandrounds.federation.private import PrivateStore
@@ -101,6 +102,7 @@ def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], No
         "tokenizer": tokenizer_digest(site_data.spec.encoder),
         "own_encoder": enrolment.site.encoder is not None,
         "torch": torch.__version__,
+        "label_counts": told_labels(enrolment, holding),
         "public": sorted(path.stem for path in (state / "public").glob("*.safetensors")),
     }
     log, config = state / "audit.jsonl", terms.config
@@ -116,6 +118,15 @@ def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], No
     final_model = FinalModelFolder(terms, state / MODEL) if comes else None
     runner = make_runner(enrolment, holding, say)
     return MessageHandler(runner, site_data.registration, about, audit, key, state, ledger, say, final_model)
+
+
+def told_labels(enrolment: Enrolment, holding: Holding) -> dict[str, int]:
+    """How often each label occurs, for the coordinator's report: where the policy lets that leave, and nobody asked for
+    differential privacy, which exact counts would break."""
+    if enrolment.terms.config.privacy_plan is not None or not holding.site_data.policy.allows(LabelCounts.kind):
+        return {}
+    known = holding.site_data.registration.labels
+    return {label: count for label, count in sorted(holding.labels.items()) if label in known}
 
 
 @contextmanager

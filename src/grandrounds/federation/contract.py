@@ -43,6 +43,8 @@ class Registration:
     labels: Sequence[str]
     manifest: Mapping[str, tuple[int, ...]]
     """The shape of each parameter that the algorithm shares."""
+    label_counts: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """How often each label occurs, for the report alone; empty where the site's policy does not let it leave."""
 
     @property
     def digest(self) -> str:

@@ -63,9 +63,12 @@ class Policy(BaseModel):
         """For a log: JSON, the same for the same policy."""
         return {**self.model_dump(mode="json"), "allow": None if self.allow is None else sorted(self.allow)}
 
+    def allows(self, kind: str) -> bool:
+        return self.allow is None or kind in self.allow
+
     def check(self, packed: Packed) -> None:
         """RefusalError where this payload may not leave."""
-        if self.allow is not None and packed.kind not in self.allow:
+        if not self.allows(packed.kind):
             raise RefusalError(f"the site's policy does not let '{packed.kind}' leave")
         if packed.kind == VocabularyCounts.kind:
             self._check_vocabulary(packed)

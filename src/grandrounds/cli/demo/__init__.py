@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 from rich.text import Text
 
+from grandrounds.cli.arms import LiveArms
 from grandrounds.cli.compare import show
-from grandrounds.cli.console import LiveArms, out
+from grandrounds.cli.console import out
 from grandrounds.cli.demo.chapters import CHAPTERS, Chapter
 from grandrounds.cli.options import JsonOption
 from grandrounds.errors import ConfigError, unknown
