@@ -97,6 +97,8 @@ LIES: list[tuple[dict[str, Any], str]] = [
     ({"counts": "many"}, "site 'mercy' did not say who it is"),
     ({"counts": {"examples": float("inf"), "notes": 1}}, "site 'mercy' did not say who it is"),
     ({"counts": {"examples": 10**400, "notes": 1}}, "site 'mercy' registered counts that can't be"),
+    ({"label_counts": {"None": 3, "<script>": 1}}, "site 'mercy' registered counts of labels that can't be"),
+    ({"label_counts": {"None": -1}}, "site 'mercy' registered counts of labels that can't be"),
 ]
 
 

@@ -188,12 +188,12 @@ class Handshake:
             raise ConfigError(f"site '{name}' calls itself '{foreign(site.site, 64)}': it has another site's enrolment")
         if not all(1 <= count < MOST for count in counts.values()) or not {"examples", "notes"} <= counts.keys():
             raise ConfigError(f"site '{name}' registered counts that can't be")
-        told = site.label_counts
-        if not told.keys() <= set(site.labels) or not all(0 <= count < MOST for count in told.values()):
-            raise ConfigError(f"site '{name}' registered counts of labels that can't be")
         self._check_jump(site)
         labels = None if self._terms.config.labels_may_differ else self._terms.task.labels
         check_registrations([site], labels, self._setup.expected.manifest)
+        told = site.label_counts
+        if not told.keys() <= set(site.labels) or not all(0 <= count < MOST for count in told.values()):
+            raise ConfigError(f"site '{name}' registered counts of labels that can't be")
         _, public = self._terms.public
         if said.public and public and public not in said.public:
             held = foreign(said.public[-1], 16)
