@@ -25,6 +25,7 @@ COMMANDS = {
     "reproduce": ("Example: grandrounds reproduce", "--corpus", "KEY=VALUE"),
     "evaluate": ("Example: grandrounds evaluate", "--format"),
     "extract": ("Example: grandrounds extract", "--threshold"),
+    "serve": ("Example: grandrounds serve", "MODEL...", "--port", "--threshold"),
     "report": ("Example: grandrounds report", "--out"),
     "attention": ("Example: grandrounds attention", "--text", "--out"),
     "data check": ("Example: grandrounds data check", "--format"),

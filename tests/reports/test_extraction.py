@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grandrounds.data.documents import Document, Mention, Relation, Span, entities_by_concept
+from grandrounds.reports.colours import colour
 from grandrounds.reports.extraction import extraction_page, highlighted
 
 
@@ -56,7 +57,7 @@ def mentions(*spans: tuple[int, int]) -> tuple[Mention, ...]:
 def test_nested_and_crossing_mentions_keep_the_text_and_their_extents() -> None:
     text = "type 2 diabetes & <nephropathy>\r\nof old"
     spans = ((0, 15), (7, 15), (7, 30), (0, 15), (18, 19), (29, 36))
-    reader = read(highlighted(Document("d", text, mentions=mentions(*spans)), {"A": "t0"}), inside=True)
+    reader = read(highlighted(Document("d", text, mentions=mentions(*spans))), inside=True)
     assert reader.text == text
     assert reader.under == {f"m{i}": list(range(*span)) for i, span in enumerate(spans)}
 
@@ -67,7 +68,7 @@ def test_nested_and_crossing_mentions_keep_the_text_and_their_extents() -> None:
 )
 def test_any_mentions_keep_any_text(text: str, wild: list[tuple[int, int]]) -> None:
     spans = [(start, end) for start, end in wild if start < end <= len(text)]
-    reader = read(highlighted(Document("d", text, mentions=mentions(*spans)), {}), inside=True)
+    reader = read(highlighted(Document("d", text, mentions=mentions(*spans))), inside=True)
     assert reader.text == text
     assert reader.under == {f"m{i}": list(range(*span)) for i, span in enumerate(spans)}
 
@@ -75,12 +76,12 @@ def test_any_mentions_keep_any_text(text: str, wild: list[tuple[int, int]]) -> N
 def test_a_discontinuous_mention_marks_only_its_fragments() -> None:
     mention = Mention(0, 25, "Disease", "T1", fragments=(Span(0, 6), Span(19, 25)))
     document = Document("d", "breast and ovarian cancer", mentions=(mention,))
-    assert read(highlighted(document, {}), inside=True).under == {"m0": [*range(6), *range(19, 25)]}
+    assert read(highlighted(document), inside=True).under == {"m0": [*range(6), *range(19, 25)]}
 
 
 def test_overlapping_mentions_have_lanes_of_their_own() -> None:
-    drawn = highlighted(Document("d", "abcdefgh", mentions=mentions((0, 6), (2, 4), (5, 8), (7, 8))), {})
-    lanes = {i: drawn.split(f'"m{i} rest l')[1][0] for i in range(4)}
+    drawn = highlighted(Document("d", "abcdefgh", mentions=mentions((0, 6), (2, 4), (5, 8), (7, 8))))
+    lanes = {i: drawn.split(f'"m{i} {colour("AB"[i % 2])} l')[1][0] for i in range(4)}
     assert lanes == {0: "0", 1: "1", 2: "1", 3: "0"}
 
 
@@ -93,7 +94,7 @@ def test_a_mention_across_evidence_is_cut_at_its_ends_and_the_text_kept() -> Non
         Relation("b", "T0", "T2", None, {"evidence": "2 1"}),
         Relation("c", "T0", "T2", None, {"evidence": "9" * 5000}),
     )
-    drawn = highlighted(Document("d", text, sentences, found, entities_by_concept(found), relations), {}, "d4")
+    drawn = highlighted(Document("d", text, sentences, found, entities_by_concept(found), relations), "d4")
     reader = read(drawn, inside=True)
     assert reader.text == text
     assert reader.under == {f"d4m{i}": list(range(*span)) for i, span in enumerate(((0, 10), (15, 27), (28, 49)))}

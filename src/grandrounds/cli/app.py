@@ -25,6 +25,7 @@ from grandrounds.cli import (
     reproduce,
     run,
     search,
+    serve,
     site,
     vocabulary,
 )
@@ -46,6 +47,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("map")(map.map)
 app.command("evaluate")(evaluate.evaluate)
 app.command("extract")(extract.extract)
+app.command("serve")(serve.serve)
 app.command("export")(export.export)
 app.command("attention")(attention.attention)
 app.command("report")(report.report)

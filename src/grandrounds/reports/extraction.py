@@ -10,16 +10,17 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 from math import isfinite
 
 from grandrounds.data.documents import ASSERTIONS, Document, Mention, Relation, Span
 from grandrounds.data.pairs import NOT_INCLUDE, PAIRS
+from grandrounds.reports.colours import colour
 from grandrounds.reports.markup import Html, join, page, tag, text
 from grandrounds.reports.wording import count, plural, short
 
-HUES, LANES = 7, 4
+LANES = 4
 MOST_LINKS = 200
 
 
@@ -28,8 +29,7 @@ def extraction_page(documents: Sequence[Document], title: str, found: str = "rel
     ends and its evidence in the text, a click holds them."""
     totals = Counter(mention.type for document in documents for mention in document.mentions)
     types = [name for name, _ in sorted(totals.items(), key=lambda item: (-item[1], item[0]))]
-    styles = {name: f"t{i}" if i < HUES else "rest" for i, name in enumerate(types)}
-    legend = (tag("li", tag("mark", name, class_=styles[name]), f" {count(totals[name])}") for name in types)
+    legend = (tag("li", tag("mark", name, class_=colour(name)), f" {count(totals[name])}") for name in types)
     links = (
         tag("li", tag("a", document.id, href=f"#d{i}"))
         for i, document in enumerate(documents[:MOST_LINKS])
@@ -52,13 +52,13 @@ def extraction_page(documents: Sequence[Document], title: str, found: str = "rel
             tag("p", f"{reported}.{hint}", class_="sub"),
             tag("ul", *legend, class_="legend"),
             tag("ul", *links, class_="documents"),
-            *(_document(i, document, styles, found) for i, document in enumerate(documents)),
+            *(_document(i, document, found) for i, document in enumerate(documents)),
         ]
     )
     return page("extraction.html", title, body, "page.css", "extraction.css")
 
 
-def _document(number: int, document: Document, styles: Mapping[str, str], found: str) -> Html:
+def _document(number: int, document: Document, found: str) -> Html:
     about = " · ".join(
         f"{name} {value}" for name, value in document.attributes.items() if name not in (PAIRS, NOT_INCLUDE)
     )
@@ -76,7 +76,7 @@ def _document(number: int, document: Document, styles: Mapping[str, str], found:
         tag("p", nothing, class_="sub") if (nothing := _nothing(document, found)) else "",
         tag(
             "div",
-            tag("div", highlighted(document, styles, f"d{number}"), class_="text"),
+            tag("div", highlighted(document, f"d{number}"), class_="text"),
             beside if scored else "",
             class_="columns" if scored else "columns alone",
         ),
@@ -93,7 +93,7 @@ def _nothing(document: Document, found: str) -> str:
     return "No relations were found." if document.mentions else "It has no mentions, so there was nothing to relate."
 
 
-def highlighted(document: Document, styles: Mapping[str, str], prefix: str = "") -> Html:
+def highlighted(document: Document, prefix: str = "") -> Html:
     """The text with a <mark> for every mention over every piece, and a <span> for every sentence that is evidence;
     without its tags it is the text again."""
     pieces = [(span, i) for i, mention in enumerate(document.mentions) for span in _spans(mention)]
@@ -111,7 +111,7 @@ def highlighted(document: Document, styles: Mapping[str, str], prefix: str = "")
         piece = text(document.text[start:end])
         for i in reversed(covering[edge]):
             mention = document.mentions[i]
-            kind = f"{prefix}m{i} {styles.get(mention.type, 'rest')} l{lanes[i]}"
+            kind = f"{prefix}m{i} {colour(mention.type)} l{lanes[i]}"
             said = [name for name in ASSERTIONS if name in mention.attributes] if end == mention.end else []
             piece = tag("mark", piece, class_=kind, title=_about(document, mention), data_said=", ".join(said) or None)
         last = bisect_right(starts, start) - 1
