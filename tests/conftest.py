@@ -194,12 +194,22 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 TinyConfig = Callable[..., dict[str, Any]]
+PLAIN_SGD = {
+    "optimizer": "sgd",
+    "learning_rate": 0.1,
+    "weight_decay": 0.0,
+    "clip_norm": 0.0,
+    "epochs": 1,
+    "batch_size": 8,
+}
 DOCUMENT_RE = {"name": "document_re", "block": 16}
 DISTANT_RE = {"name": "distant_re", "dropout": 0.1, "precision_at": [5, 10]}
 
 
 def task_for(algorithm: str) -> dict[str, Any]:
-    """What to set in a tiny config for an algorithm that needs localized contexts, or bags."""
+    """What to set in a tiny config for an algorithm that needs localized contexts, bags, or plain steps of SGD."""
+    if algorithm == "scaffold":
+        return {"training": PLAIN_SGD}
     needs = ALGORITHMS[algorithm].needs
     return {"task": DOCUMENT_RE} if Localized in needs else {"task": DISTANT_RE} if Bagged in needs else {}
 

@@ -5,7 +5,7 @@ comes in under names of its own. A module that `imports = ["my_package"]` names 
 by `TASKS.register(name, task, __name__)` and the like; or an installed package has an entry point for it:
 
     [project.entry-points."grandrounds.algorithms"]
-    scaffold = "grandrounds_scaffold:Scaffold"
+    feddyn = "grandrounds_feddyn:FedDyn"
 """
 
 from __future__ import annotations
@@ -108,15 +108,20 @@ ALGORITHMS: Registry[type[Algorithm]] = Registry(
         "algorithms",
         {
             "centralized": "centralized:Centralized",
+            "ditto": "ditto:Ditto",
             "fedatt": "fedatt:FedAtt",
             "fedavg": "fedavg:FedAvg",
+            "feddf": "feddf:FedDF",
             "feded": "feded:FedED",
             "fedlcc": "fedlcc:FedLCC",
             "fedner": "fedner:FedNER",
+            "fedopt": "fedopt:FedOpt",
+            "fedper": "fedper:FedPer",
             "fedprox": "fedprox:FedProx",
             "lazy_mil": "lazy_mil:LazyMIL",
             "local_only": "local_only:LocalOnly",
             "moon": "moon:Moon",
+            "scaffold": "scaffold:Scaffold",
             "validation_only": "validation_only:ValidationOnly",
         },
     ),

@@ -24,7 +24,7 @@ from tests.conftest import TinyConfig, task_for
 from tests.deployment.grids import run_over_grid
 from tests.simulation.crashes import Watch, cut, metrics, models, timeless
 
-AVERAGE = ("fedavg", "feded", "fedlcc", "fedner", "fedprox", "moon")
+AVERAGE = ("ditto", "fedavg", "feded", "fedlcc", "fedner", "fedopt", "fedper", "fedprox", "moon")
 SENT = {"mask_keys", "key_shares", "masked", "agreement", "opened_shares"}
 
 

@@ -19,20 +19,24 @@ from tests.federation.toy import Toy
 
 UNITS: tuple[Unit, ...] = ("example", "patient", "site")
 BUILT_IN = [
-    *("fedavg", "fedprox", "fedatt", "fedlcc", "moon", "feded", "fedner"),
+    *("fedavg", "fedprox", "fedopt", "fedatt", "fedlcc", "moon", "scaffold", "feded", "feddf"),
+    *("fedner", "fedper", "ditto"),
     *("lazy_mil", "centralized", "local_only", "validation_only"),
 ]
 VOTES = {"algorithm.upload": "labels", "algorithm.average": "probabilities"}
 ALLOWED = {
-    "example": {"fedavg", "fedprox", "fedatt", "moon", "fedlcc", "feded", "centralized", "fedner", "local_only"},
-    "site": {"fedavg", "fedprox", "moon", "fedlcc", "feded"},
+    "example": {
+        *("fedavg", "fedprox", "fedopt", "fedatt", "moon", "fedlcc", "scaffold", "feded", "feddf"),
+        *("fedner", "fedper", "centralized", "local_only"),
+    },
+    "site": {"fedavg", "fedprox", "fedopt", "moon", "fedlcc", "feded", "fedper", "ditto"},
 }
 ALLOWED["patient"] = ALLOWED["example"]
 
 
 def settings(algorithm: str, unit: str) -> dict[str, Any]:
     own: dict[str, Any] = {"privacy.unit": unit, "algorithm.name": algorithm, "privacy.exact_scores": True}
-    own |= {"task": {"name": "ner", "tagger": "bert"}} if algorithm == "fedner" else task_for(algorithm)
+    own |= {"task": {"name": "ner", "tagger": "bert"}} if algorithm in ("fedner", "fedper") else task_for(algorithm)
     own |= {"federation.rounds": 1, **VOTES} if algorithm == "feded" and unit == "site" else {}
     return own
 

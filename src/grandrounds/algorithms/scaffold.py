@@ -27,6 +27,7 @@ from grandrounds import (
     on_site,
 )
 from grandrounds.errors import ConfigError
+from grandrounds.federation.privacy.settings import Unit
 
 CONTROL = "control"
 Update = tuple[Parameters, Tensors]
@@ -41,6 +42,12 @@ class Scaffold(Algorithm):
 
     def tensors(self, shared: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
         return shared  # a control variate for each weight that is trained
+
+    def unaccounted(self, unit: Unit) -> str:
+        return "control variates leave beside the weights, and noise is for weights alone" if unit == "site" else ""
+
+    def not_averaged(self) -> str:
+        return "it counts who replied: by their share of all sites the server's control variate moves"
 
     def start(self, server: Server, cohort: Cohort) -> None:
         server.tensors(CONTROL).update(zeros(server.model))
