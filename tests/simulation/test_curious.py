@@ -15,6 +15,7 @@ from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Expected, Gradients, Parameters, Payload
+from grandrounds.federation.privacy.ledger import spent_lines
 from grandrounds.federation.rows import Rows
 from grandrounds.runs.loop import Silent
 from grandrounds.simulation.curious import Curious, Leak, attack
@@ -101,6 +102,16 @@ def test_frozen_embeddings_show_none(tmp_path: Path) -> None:
     assert dict(leak.uploads) == {"parameters": 1}
 
 
+def test_of_masked_weights_the_mean_is_looked_at(tmp_path: Path) -> None:
+    """Masks hide whose words they are, and of two hospitals with the same words not even that."""
+    pytest.importorskip("cryptography", reason="needs grandrounds[secure]")
+    leak = run(tmp_path, federation__secure=True)
+    assert "parameters" not in leak.uploads
+    assert leak.uploads["masked"] == 1
+    assert leak.words is not None
+    assert leak.words.right > leak.words.chance + 0.3
+
+
 def test_predictions_show_no_word(tmp_path: Path) -> None:
     leak = run(tmp_path, algorithm__name="feded")
     assert (leak.words, dict(leak.uploads)) == (None, {"predictions": 1})
@@ -111,6 +122,16 @@ def test_what_is_planted_often_is_found(tmp_path: Path) -> None:
     leak = attack(made, Path(), tmp_path / "run", Silent(), canaries=12, repeated=16)
     assert leak.canaries.bits > leak.canaries.chance + 0.4
     assert leak.membership.auc > 0.55
+
+
+def test_noise_by_patient_hides_words_and_each_canary_is_a_patient(tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting", reason="needs grandrounds[privacy]")
+    leak = run(tmp_path, privacy__unit="patient", privacy__epsilon=2.0)
+    assert leak.words is not None
+    assert leak.words.right < leak.words.chance + 0.1
+    lines = spent_lines(tmp_path / "run" / "privacy" / f"{leak.site}.jsonl")
+    patients = 1 + leak.canaries.planted  # the site has notes of one
+    assert [line["rate"] for line in lines] == [pytest.approx(8 / patients)]
 
 
 def test_pooled_text_needs_no_attack(tmp_path: Path) -> None:

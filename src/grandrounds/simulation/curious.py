@@ -1,5 +1,5 @@
 """What an honest but curious coordinator could find out about one site: it does all that it should, and looks at what
-it is sent.
+it is sent. Of masked uploads it sees the mean.
 
 It ranks words by how much the site's uploads changed their embeddings, or by the gradients of these. It says which
 examples the site trained on by how much the loss on each fell. Canaries are test examples of which a random half is
@@ -21,11 +21,13 @@ from torch import Tensor, nn
 
 from grandrounds.config.schema import Config
 from grandrounds.errors import ConfigError, unknown
+from grandrounds.federation.contract import Registration
 from grandrounds.federation.exchange import Answer, Ask, Transport
 from grandrounds.federation.learner import Split
 from grandrounds.federation.payloads import Expected, Gradients, Packed, Parameters, unpack
 from grandrounds.federation.rows import table_names
 from grandrounds.federation.runner import SiteData
+from grandrounds.federation.secure_payloads import Masked
 from grandrounds.federation.seeds import derive
 from grandrounds.federation.state import copy_into
 from grandrounds.metrics.leakage import Exposure, Membership, Words, exposure, membership, words_found
@@ -82,9 +84,10 @@ def attack(
         model = simulation.spec.initial_model()
         curious = Curious(InProcess(planted.simulation.runner(config, out, memory=1 << 30)), site, model)
         curious.expected = simulation.expected
-        sites = [held.registration for _, held in sorted(simulation.sites.items())]
+        sites = [held.registration for _, held in sorted(planted.simulation.sites.items())]
         loop = RoundLoop(config, folder, planted.simulation, sites, curious, watcher)
         result = loop.go()
+        curious.mean(loop.server.model.state_dict())
         if curious.last is None:
             curious.last = {name: value.clone() for name, value in loop.server.model.state_dict().items()}
         return Leak(
@@ -114,6 +117,8 @@ class Curious:
         self._table = max(tables, key=lambda name: len(tables[name]), default="")  # of words, not of positions
         self._change = torch.zeros(len(tables[self._table])) if tables else torch.zeros(0)
         self._seen = False
+        self._before: dict[str, Tensor] | None = None
+        """What the site was sent when its last upload was masked: the next weights hold the mean of all."""
 
     def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
         sent = {ask.site: ask for ask in asks}
@@ -131,6 +136,8 @@ class Curious:
     def _look(self, ask: Ask, answer: Answer) -> None:
         before = [unpack(part, self.expected) for part in ask.message if isinstance(part, Packed)]
         weights = self._whole(next((part for part in before if isinstance(part, Parameters)), Parameters({})))
+        if self._before is not None and weights:
+            self.mean(weights)
         for packed in answer.payloads:
             self.uploads[packed.kind] += 1
             if packed.kind == Gradients.kind:
@@ -140,12 +147,20 @@ class Curious:
                     self._changed(rows.whole(torch.zeros_like(self._start.get_parameter(self._table))))
                 elif self._table in gradients.values:
                     self._changed(gradients.values[self._table])
+            if packed.kind == Masked.kind:
+                self._before = weights
             if packed.kind == Parameters.kind:
                 uploaded = self._whole(Parameters.unpack(packed, self.expected))
                 if self._table in uploaded:
                     start = weights.get(self._table, self._start.state_dict()[self._table])
                     self._changed(_without_decay(uploaded[self._table], start))
                 self.last = {**weights, **uploaded}
+
+    def mean(self, weights: Mapping[str, Tensor]) -> None:
+        """Of what several sites sent masked, this is what the coordinator gets to see."""
+        if self._before is not None and self._table in self._before:
+            self._changed(_without_decay(weights[self._table], self._before[self._table]))
+        self._before = None
 
     def _whole(self, sent: Parameters) -> dict[str, Tensor]:
         """A copy with whole tables."""
@@ -206,15 +221,25 @@ class _Planted:
         self._absent = [others[i] for i in order[half : 2 * half]]
         self._others = [others[i] for i in order[2 * half :]]
         more = np.concatenate([*self._planted] * repeated)
-        sites = {**simulation.sites, site: replace(self.victim, splits=self._with(train, more))}
-        self.simulation = replace(simulation, sites=sites)
+        whose = np.concatenate([np.full(len(rows), i) for i, rows in enumerate(self._planted)] * repeated)
+        victim = replace(self.victim, registration=self._registered(len(more)), splits=self._with(train, more, whose))
+        self.simulation = replace(simulation, sites={**simulation.sites, site: victim})
 
-    def _with(self, train: Split, more: Rows) -> dict[str, Split]:
+    def _registered(self, more: int) -> Registration:
+        """With the canaries, of which each is a patient."""
+        patients = {"patients": len(self._planted)}
+        counts = {name: n + patients.get(name, more) for name, n in self.victim.registration.counts.items()}
+        return replace(self.victim.registration, counts=counts)
+
+    def _with(self, train: Split, more: Rows, whose: Rows) -> dict[str, Split]:
+        """`whose` says which canary each of the rows is of."""
         last = 0 if train.documents is None else train.documents.max() + 1
         added = replace(
             train,
             rows=np.concatenate([train.rows, more]),
             documents=None if train.documents is None else np.append(train.documents, last + np.arange(len(more))),
+            examples=_followed(train.examples, whose),
+            patients=_followed(train.patients, whose),
             labelled=None
             if train.labelled is None
             else np.append(train.labelled, len(train) + np.arange(len(more), dtype=np.int64)),
@@ -236,6 +261,11 @@ class _Planted:
         model.eval()
         with torch.inference_mode():
             return np.array([float(self._task.loss(model, features.batch(rows).to(device))) for rows in units])
+
+
+def _followed(ids: Rows | None, more: Rows) -> Rows | None:
+    """Ids with new ones after them."""
+    return None if ids is None else np.append(ids, ids.max(initial=-1) + 1 + more)
 
 
 def _units(task: Task, split: Split) -> list[Rows]:
