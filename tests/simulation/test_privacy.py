@@ -209,6 +209,7 @@ def test_whole_sites_send_clipped_updates_and_the_server_adds_the_noise(
             "privacy.unit": "site",
             "federation.rounds": 1,
         },
+        {"algorithm.name": "feded", "algorithm.vote": "counts", "privacy.unit": "patient", "federation.rounds": 2},
         {"algorithm.name": "fedprox", "privacy.unit": "example"},
         {"algorithm.name": "moon", "privacy.unit": "patient", "federation.rounds": 2},
         {

@@ -92,12 +92,15 @@ class FedED(Algorithm):
     def shared(self, name: str) -> bool:
         return self.download == "parameters"
 
+    def counts_labels(self) -> bool:
+        return self.vote == "counts"
+
     def encodings(self) -> Sequence[Compression]:
         return ("fp32", "fp16", "int8")
 
     def unaccounted(self, unit: Unit) -> str:
-        if self.vote == "counts":
-            return "algorithm.vote = 'counts' sends how many examples have each label, without noise"
+        if unit == "site" and self.vote == "counts":
+            return "algorithm.vote = 'counts' sends how many examples have each label"
         if unit == "site" and self.upload != "labels":
             return "noise is for votes: set algorithm.upload = 'labels' and algorithm.average = 'probabilities'"
         return ""

@@ -566,8 +566,9 @@ class Config(Section):
         """How often a site may draw noise; None: there is no privacy."""
         if self.privacy.unit == "none":
             return None
-        rounds = self.federation
-        return Plan.of(self.privacy, rounds.rounds, rounds.fraction, self.make_algorithm().exchanges())
+        rounds, algorithm = self.federation, self.make_algorithm()
+        counts = algorithm.counts_labels()
+        return Plan.of(self.privacy, rounds.rounds, rounds.fraction, algorithm.exchanges(), counts)
 
     def _check_secure(self, algorithm: Algorithm) -> None:
         rounds = self.federation

@@ -139,6 +139,10 @@ class Algorithm:
         """How often a round asks a site at most: a site refuses what goes beyond."""
         return 8
 
+    def counts_labels(self) -> bool:
+        """Whether each round asks sites for `site.label_counts()`: under [privacy] a share of epsilon goes to them."""
+        return False
+
     def encodings(self) -> Sequence[Compression]:
         """How its uploads may be compressed."""
         return ("fp32", "fp16")

@@ -586,8 +586,14 @@ class Site(Learner):
         return super().outputs(split)
 
     def label_counts(self, split: str = TRAIN) -> LabelCounts:
-        self._keep_train(split)
-        return super().label_counts(split)
+        """Under privacy, of the training data: how many units have each label, with noise; at least one of each."""
+        if self._privacy is None or split != TRAIN:
+            return super().label_counts(split)
+        chosen = self._split(split)
+        units = self._units(chosen, np.arange(len(chosen), dtype=np.int64))
+        counts = self.spec.task.label_counts
+        noisy = self._privacy.label_counts([counts(chosen.features, chosen.rows[unit]) for unit in units])
+        return LabelCounts(torch.from_numpy(noisy.clip(1)))
 
     def facts(self, split: str = TRAIN) -> Iterator[tuple[tuple[str, ...], NDArray[np.int64]]]:
         self._keep_train(split)

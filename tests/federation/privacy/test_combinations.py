@@ -76,7 +76,7 @@ def test_every_algorithm_is_allowed_or_refused_with_its_reason(
         ({"privacy.unit": "site", "federation.compression": "fp16"}, "rounds an update after it was clipped"),
         ({"privacy.unit": "site", "algorithm.name": "feded", **VOTES}, "voted on again is paid for again"),
         ({"privacy.unit": "site", "algorithm.name": "feded"}, "noise is for votes"),
-        ({"privacy.unit": "example", "algorithm.name": "feded", "algorithm.vote": "counts"}, "without noise"),
+        ({"privacy.unit": "site", "algorithm.name": "feded", "algorithm.vote": "counts"}, "how many examples have"),
         ({"privacy.unit": "patient", "algorithm.name": "local_only"}, "privacy.exact_scores = true"),
         ({"privacy.unit": "example", "task": {"name": "distant_re"}}, "sentences of several notes"),
         (

@@ -96,6 +96,48 @@ def test_where_a_round_asks_some_sites_the_plan_has_room_for_chance() -> None:
     assert Plan.of(Privacy(), 2, 0.5).rounds == 2
 
 
+def counted(tmp_path: Path, plan: Plan, by_unit: list[np.ndarray]) -> np.ndarray:
+    """The counts of 3,000 rounds, each less what is true."""
+    true = sum((counts > 0).astype(int) for counts in by_unit)
+    noisy = [site(tmp_path / str(r), plan, round=r).label_counts(by_unit) for r in range(3000)]
+    return np.array(noisy) - true
+
+
+@pytest.mark.parametrize("wrong", [1.0, 1.1])
+def test_counts_of_labels_have_whole_noise_for_all_labels_of_a_unit(
+    tmp_path: Path, wrong: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nine labels: a unit with all of them is three times as long as one with one."""
+    monkeypatch.setattr(SpendingLedger, "spend", lambda *given: None)
+    plan = Plan(Privacy(unit="patient", epsilon=8.0), rounds=4, counts_labels=True)
+    by_unit = [np.array([40, 1, 0] + [1] * 6), np.array([0, 3, 0] + [0] * 6)]
+    found = counted(tmp_path, plan, by_unit)
+    stated = noise_of(plan, 1.0, 4, counts=True) * 3
+    assert abs(found.mean()) < 4 * stated / np.sqrt(found.size)
+    matches = found.std() == pytest.approx(stated * wrong, rel=0.03)
+    assert matches == (wrong == 1.0)
+
+
+def test_counts_have_their_share_of_epsilon_and_training_the_rest(tmp_path: Path) -> None:
+    plan = Plan.of(Privacy(unit="patient", epsilon=4.0, counts=0.25), 3, 1.0, counts_labels=True)
+    by_unit = [np.array([1, 0])] * 40
+    for round in (1, 2, 3):
+        asked = site(tmp_path, plan, round=round, limit=4.0)
+        asked.label_counts(by_unit)
+        asked.sample(UNITS, size=10, epochs=1)
+    lines = SpendingLedger(tmp_path / "privacy.jsonl", "patient").lines()
+    assert [(line["rate"], line["steps"]) for line in lines] == [(1.0, 1), (0.25, 4)] * 3
+    counts, training = ([Draw(x["noise"], x["rate"], x["steps"]) for x in lines[i::2]] for i in (0, 1))
+    assert 0.93 < epsilon(counts, 0.25e-5) <= 1.0
+    assert 2.85 < epsilon(training, 0.75e-5) <= 3.0
+    assert epsilon([*counts, *training], 1e-5) <= 4.0
+
+
+def test_an_algorithm_that_did_not_say_that_it_counts_gets_no_counts(tmp_path: Path) -> None:
+    with pytest.raises(RefusalError, match="does not say that it counts labels"):
+        site(tmp_path, Plan(Privacy(unit="patient"), rounds=1)).label_counts([np.array([1])])
+
+
 def test_a_site_as_a_whole_needs_noise_for_each_round(tmp_path: Path) -> None:
     plan = Plan(Privacy(unit="site", epsilon=2.0), rounds=5)
     noise = noise_of(plan, 1.0, 5)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Uniform = Callable[[int], NDArray[np.float64]]
 """So many numbers between 0 and 1, never 0."""
+LEAST = 4.0
+"""A deviation from which on whole numbers tell no more than real ones would."""
 CHUNK = 1 << 17
 
 

@@ -27,6 +27,8 @@ class Privacy(BaseModel):
     noise: float | None = Field(None, gt=0, allow_inf_nan=False)
     """Standard deviation of the noise, as a multiple of what one unit can change. By default the smallest with which
     epsilon lasts for all rounds."""
+    counts: float = Field(0.1, gt=0, lt=1)
+    """The share of epsilon and delta that goes to counts of labels, where an algorithm asks for them."""
     exact_scores: bool = False
     """Let sites send scores on their own validation and test data, counted exactly: the patients in these data have no
     guarantee. Algorithms that give each site its own model need it."""
@@ -41,13 +43,17 @@ class Plan:
     """In which a site is asked at most; it refuses after that."""
     exchanges: int = 1
     """Of a round, for an algorithm that asks for one gradient after the other."""
+    counts_labels: bool = False
+    """Whether a round also asks for counts of labels."""
 
     @classmethod
-    def of(cls, settings: Privacy, rounds: int, fraction: float, exchanges: int = 1) -> Plan:
+    def of(
+        cls, settings: Privacy, rounds: int, fraction: float, exchanges: int = 1, counts_labels: bool = False
+    ) -> Plan:
         """Where a round asks only some sites, two standard deviations more than the expected number of rounds."""
         expected = rounds * fraction
         most = min(rounds, ceil(expected + 2 * sqrt(expected * (1 - fraction))))
-        return cls(settings, most, exchanges)
+        return cls(settings, most, exchanges, counts_labels)
 
     def sentence(self, simulated: bool) -> str:
         """What a run says of its noise before round 1."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from grandrounds.errors import DataError
 from grandrounds.federation.policy import RefusalError
 from grandrounds.federation.privacy.accounting import Draw, noise_for
+from grandrounds.federation.privacy.discrete import LEAST, discrete_gaussian, of
 from grandrounds.federation.privacy.ledger import Limit, SpendingLedger
 from grandrounds.federation.privacy.settings import Plan
 from grandrounds.federation.seeds import derive
@@ -98,20 +99,37 @@ class SitePrivacy:
         """For one gradient."""
         return self._sample(units, size, 1, self.plan.rounds * self.plan.exchanges, most_rows)
 
+    def label_counts(self, by_unit: Sequence[Rows]) -> Rows:
+        """How many units have each label, with noise. `by_unit` has how often each unit has it; once counts as much as
+        often, so a unit changes the counts by the root of the number of labels at most."""
+        if not self.plan.counts_labels:
+            raise RefusalError("this algorithm does not say that it counts labels (Algorithm.counts_labels)")
+        self._check_population(len(by_unit))
+        labels = len(by_unit[0]) if by_unit else 1
+        noise = noise_of(self.plan, 1.0, self.plan.rounds, counts=True)
+        self._pay(Draw(noise, 1.0, 1), self.plan.rounds)
+        held = np.sum([counts > 0 for counts in by_unit], axis=0, dtype=np.int64)
+        uniform = of(self._randomness(*self._ask.values(), self.drawn))
+        return held + discrete_gaussian(labels, max(noise * sqrt(labels), LEAST), uniform)
+
     def update(self) -> None:
         """Pay for an update that the server will add noise to."""
         self._pay(Draw(noise_of(self.plan, 1.0, self.plan.rounds), 1.0, 1), self.plan.rounds)
 
     def _sample(self, units: Sequence[Rows], size: int, steps: int, planned: int, most_rows: int) -> Sample:
-        population = population_of(self.plan, self._registered)
-        if len(units) > population:
-            raise RefusalError(f"this site has more units of privacy than the {population} that it registered")
+        population = self._check_population(len(units))
         rate = min(1.0, size / population)
         noise = noise_of(self.plan, rate, planned)
         self._pay(Draw(noise, rate, steps), planned)
         rng = self._randomness(*self._ask.values(), self.drawn)
         clip = self.plan.settings.clip
         return Sample(steps, rate * population, clip, noise, rng, units, rate, most_rows)
+
+    def _check_population(self, units: int) -> int:
+        population = population_of(self.plan, self._registered)
+        if units > population:
+            raise RefusalError(f"this site has more units of privacy than the {population} that it registered")
+        return population
 
     def _pay(self, draw: Draw, planned: int) -> None:
         self.drawn += 1
@@ -123,10 +141,14 @@ def population_of(plan: Plan, registered: Mapping[str, int]) -> int:
     return max(1, registered["patients" if plan.unit == "patient" else "examples"])
 
 
-def noise_of(plan: Plan, rate: float, steps: int) -> float:
-    """As the config says, or the smallest with which so many steps in all stay within its epsilon."""
+def noise_of(plan: Plan, rate: float, steps: int, counts: bool = False) -> float:
+    """As the config says, or the smallest with which so many steps in all stay within its epsilon. Where labels are
+    counted, too, counts and training each have their share of epsilon and delta, which add up."""
     settings = plan.settings
-    return settings.noise or noise_for(settings.epsilon, settings.delta, rate, max(1, steps))
+    if settings.noise and not counts:
+        return settings.noise
+    share = settings.counts if counts else 1 - settings.counts if plan.counts_labels else 1.0
+    return noise_for(settings.epsilon * share, settings.delta * share, rate, max(1, steps))
 
 
 def check_patients(plan: Plan | None, named: bool, site: str) -> None:

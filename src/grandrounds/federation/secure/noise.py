@@ -16,7 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
-LEAST, ROUNDING = 4.0, 2.0
+from grandrounds.federation.privacy.discrete import LEAST
+
+ROUNDING = 2.0
 TAIL = 12.0
 """Deviations for which words have room; a larger draw (in 10^32) wraps around, which harms the sum, not the promise."""
 
