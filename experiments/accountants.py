@@ -1,8 +1,10 @@
 """Epsilon by our accountant (privacy-loss distributions) beside the PRV accountant (Gopi et al., NeurIPS 2021):
 
     python -m experiments.accountants --prv OTHER/bin/python --out docs/results/accountants.json
+    python -m experiments.accountants --prv docs/results/accountants.json --out docs/results/accountants.json
 
-`OTHER` is an environment with prv-accountant: it needs other versions than we do.
+`OTHER` is an environment with prv-accountant: it needs other versions than we do. What it found does not depend on our
+code, so it can be taken from an earlier file.
 """
 
 from __future__ import annotations
@@ -46,10 +48,7 @@ def main() -> None:
     parser.add_argument("--prv", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    said = subprocess.run(
-        [given.prv, "-c", PRV], input=json.dumps(SETTINGS), capture_output=True, text=True, check=True
-    )
-    theirs = [json.loads(line) for line in said.stdout.splitlines()]
+    theirs, their_version = earlier(given.prv) if given.prv.suffix == ".json" else measured(given.prv)
     rows = []
     for (noise, rate, steps), prv in zip(SETTINGS, theirs, strict=True):
         began = time.perf_counter()
@@ -64,17 +63,29 @@ def main() -> None:
     found = {
         **provenance(),
         "dp_accounting": version("dp-accounting"),
-        "prv_accountant": subprocess.run(
-            [given.prv, "-c", "from importlib.metadata import version; print(version('prv-accountant'))"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip(),
+        "prv_accountant": their_version,
         "delta": DELTA,
         "largest_difference": max(abs(row["difference"]) for row in rows),
         "rows": rows,
     }
     given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def measured(python: Path) -> tuple[list[dict[str, float]], str]:
+    """What PRV says, and its version."""
+    said = subprocess.run([python, "-c", PRV], input=json.dumps(SETTINGS), capture_output=True, text=True, check=True)
+    asked = "from importlib.metadata import version; print(version('prv-accountant'))"
+    release = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=True).stdout.strip()
+    return [json.loads(line) for line in said.stdout.splitlines()], release
+
+
+def earlier(file: Path) -> tuple[list[dict[str, float]], str]:
+    """The same, as it was measured before."""
+    found = json.loads(file.read_text(encoding="utf-8"))
+    if [(row["noise"], row["rate"], row["steps"]) for row in found["rows"]] != SETTINGS:
+        raise SystemExit(f"'{file}' is of other settings")
+    names = {"low": "prv_low", "epsilon": "prv", "high": "prv_high", "seconds": "prv_seconds"}
+    return [{name: row[theirs] for name, theirs in names.items()} for row in found["rows"]], found["prv_accountant"]
 
 
 if __name__ == "__main__":
