@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     **{
         f"ner {tagger}": {"task": {"name": "ner", "tagger": tagger}, **WORDS}
         for tagger in TAGGERS
-        if tagger not in ("bert", "spans", "elmoner")
+        if tagger not in ("bert", "spans")
     },
     "ner bert": {"task": {"name": "ner", "tagger": "bert"}},
     "ner bert crf": {"task": {"name": "ner", "tagger": "bert", "crf": True}},
@@ -43,9 +43,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def site(tiny_config: TinyConfig, tmp_path: Path) -> Callable[[str], SiteData]:
+def site(tiny_config: TinyConfig, tmp_path: Path, encoder_folder: Callable[[str], Path]) -> Callable[[str], SiteData]:
     def make(name: str) -> SiteData:
-        config = make_config(tiny_config(**SETTINGS[name]))
+        language = {"task.language": str(encoder_folder("bert"))} if name == "ner elmoner" else {}
+        config = make_config(tiny_config(**{**SETTINGS[name], **language}))
         return min(prepare(config, Path(), tmp_path / "out").sites.items())[1]
 
     return make

@@ -13,8 +13,9 @@ pytest.importorskip("dp_accounting", reason="needs grandrounds[privacy]")
 from grandrounds.federation.policy import RefusalError
 from grandrounds.federation.privacy.accounting import Draw, epsilon
 from grandrounds.federation.privacy.ledger import Limit, SpendingLedger
-from grandrounds.federation.privacy.settings import Plan, Privacy
+from grandrounds.federation.privacy.settings import Plan, Privacy, Unit
 from grandrounds.federation.privacy.site import SitePrivacy, from_the_seed, from_the_system, grouped, noise_of
+from grandrounds.federation.secure.settings import SecureSettings
 
 UNITS = [np.arange(start, start + 3) for start in range(0, 120, 3)]
 ASK = {"run": "r", "round": 1, "exchange": 1, "site": "s", "ask": "a"}
@@ -131,6 +132,15 @@ def test_counts_have_their_share_of_epsilon_and_training_the_rest(tmp_path: Path
     assert 0.93 < epsilon(counts, 0.25e-5) <= 1.0
     assert 2.85 < epsilon(training, 0.75e-5) <= 3.0
     assert epsilon([*counts, *training], 1e-5) <= 4.0
+
+
+@pytest.mark.parametrize("unit", ["example", "patient", "site"])
+def test_a_run_says_whether_anybody_could_draw_its_noise_again(unit: Unit) -> None:
+    plan, secure = Plan.of(Privacy(unit=unit), 3, 1.0), SecureSettings("examples", 0.5)
+    assert "the systems' randomness, so this run can't be repeated" in plan.sentence(simulated=False)
+    assert "whoever has the seed can subtract it" in plan.sentence(simulated=True)
+    assert "the system's randomness, so masked bytes differ from run to run" in secure.sentence(5, simulated=False)
+    assert "derived from the seed" in secure.sentence(5, simulated=True)
 
 
 def test_an_algorithm_that_did_not_say_that_it_counts_gets_no_counts(tmp_path: Path) -> None:
