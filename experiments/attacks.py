@@ -3,9 +3,9 @@
     python -m experiments.attacks --out docs/results/attacks.json
     python -m experiments.attacks --only bc5cdr --data DIR --encoder MINILM --out docs/results/attacks.json
 
-Synthetic hospitals: weights of a relation extractor (FedAvg) and gradients of a tagger (FedNER), two seeds. With --only
-bc5cdr: BC5CDR's mentions with a real encoder, one seed; it names no patients, so noise is by sentence. Groups
-that are not asked for stay in the file as they are.
+Synthetic hospitals: weights of a relation extractor (FedAvg) and gradients of a tagger (FedNER). With --only bc5cdr:
+BC5CDR's mentions with a real encoder; it names no patients, so noise is by sentence. Groups that are not asked for stay
+in the file as they are.
 """
 
 from __future__ import annotations
@@ -51,30 +51,27 @@ BC5CDR: Settings = {
     "federation": {"rounds": 2, "evaluate_on": []},
     "algorithm.name": "fedavg",
 }
-GROUPS: Mapping[str, tuple[Settings, int, Mapping[str, Settings]]] = {
+GROUPS: Mapping[str, tuple[Settings, Mapping[str, Settings]]] = {
     "weights": (
         WEIGHTS,
-        2,
         {
             "nothing": {},
-            "secure aggregation": {"federation.secure": True},
-            "frozen embeddings": {"model.freeze": ["embeddings"]},
             "by patient, epsilon 8": {**PRIVATE, "privacy.epsilon": 8.0},
             "by patient, epsilon 1": {**PRIVATE, "privacy.epsilon": 1.0},
+            "frozen embeddings": {"model.freeze": ["embeddings"]},
+            "secure aggregation": {"federation.secure": True},
         },
     ),
     "gradients": (
         GRADIENTS,
-        2,
         {
             "nothing": {},
-            "embeddings that stay at the site": {"algorithm.private_embeddings": True},
             "by patient, epsilon 8": {**PRIVATE, "privacy.epsilon": 8.0},
+            "embeddings that stay at the site": {"algorithm.private_embeddings": True},
         },
     ),
     "bc5cdr": (
         BC5CDR,
-        1,
         {
             "nothing": {},
             "frozen embeddings": {"model.freeze": ["embeddings"]},
@@ -89,15 +86,16 @@ def main() -> None:
     parser.add_argument("--only", choices=GROUPS, action="append")
     parser.add_argument("--data", type=Path, default=Path())
     parser.add_argument("--encoder", default="tiny", help="For bc5cdr.")
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     found: dict[str, Any] = json.loads(given.out.read_text(encoding="utf-8")) if given.out.exists() else {}
     for name in given.only or [name for name in GROUPS if name != "bc5cdr"]:
-        group, seeds, protections = GROUPS[name]
+        group, protections = GROUPS[name]
         more = {"model.encoder": given.encoder} if name == "bc5cdr" else {}
         began, rows = time.process_time(), dict[str, Any]()
         for protection, own in protections.items():
-            rows[protection] = over_seeds({**group, **more, **own}, given.data, range(1, seeds + 1))
+            rows[protection] = over_seeds({**group, **more, **own}, given.data, range(1, given.seeds + 1))
             print(name, protection, rows[protection], flush=True)
             found[name] = {**provenance(), "cpu_seconds": round(time.process_time() - began), "protections": rows}
             given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
