@@ -207,7 +207,10 @@ DISTANT_RE = {"name": "distant_re", "dropout": 0.1, "precision_at": [5, 10]}
 
 
 def task_for(algorithm: str) -> dict[str, Any]:
-    """What to set in a tiny config for an algorithm that needs localized contexts, bags, or plain steps of SGD."""
+    """What to set in a tiny config for an algorithm that needs localized contexts, bags, plain steps of SGD, or
+    adapters."""
+    if algorithm == "flora":
+        return {"model.parameter_efficient": "lora", "model.lora_rank": 4, "training.learning_rate": 1e-2}
     if algorithm == "scaffold":
         return {"training": PLAIN_SGD}
     needs = ALGORITHMS[algorithm].needs

@@ -118,6 +118,7 @@ ALGORITHMS: Registry[type[Algorithm]] = Registry(
             "fedopt": "fedopt:FedOpt",
             "fedper": "fedper:FedPer",
             "fedprox": "fedprox:FedProx",
+            "flora": "flora:FLoRA",
             "lazy_mil": "lazy_mil:LazyMIL",
             "local_only": "local_only:LocalOnly",
             "moon": "moon:Moon",

@@ -70,7 +70,7 @@ def test_it_learns_the_toy_task(name: str, run: Runs) -> None:
         "fedopt": {"algorithm.step": 0.01},
     }.get(name, {})
     long = {"federation.rounds": 6, "training.learning_rate": 5e-3, "training.epochs": 3}
-    out = run(name, **long, **own, **task_for(name))
+    out = run(name, **{**long, **own, **task_for(name)})
     scores = [line["test"]["f1"] for line in metrics(out)]
     assert scores[-1] > 0.6
 

@@ -186,7 +186,7 @@ def dense(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("grandrounds.algorithms.fedner.sparse_gradients", nothing)
     monkeypatch.setattr("grandrounds.federation.payloads.rows_of", whole)
-    monkeypatch.setattr(FedNER, "_shared", lambda self, server: Parameters.of(server.model, self.shared))
+    monkeypatch.setattr(FedNER, "shared_weights", lambda self, server: Parameters.of(server.model, self.shared))
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])

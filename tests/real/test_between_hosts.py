@@ -183,7 +183,7 @@ def test_twenty_five_strangers_of_each_kind(found: Callable[..., Hosts], how: st
 
 def test_two_processes_with_one_key_are_named(found: Callable[..., Hosts]) -> None:
     """The enrolment was copied to a second machine, where no lock is seen."""
-    hosts = found(federation__rounds=30)
+    hosts = found(federation__rounds=2000)  # it is not to end meanwhile
     for site in SITES:
         hosts.join(site)
     coordinator = hosts.coordinate()

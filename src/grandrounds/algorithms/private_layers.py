@@ -19,8 +19,8 @@ PRIVATE = "private layers"
 class PrivateLayers(Algorithm):
     personal: ClassVar[bool] = True
     private: tuple[str, ...] | str | None = None
-    """Parts of the model that stay at a site, by module name, or the name of a split that all taggers have; by default
-    the task's: of a tagger, LSTM and CRF."""
+    """Parts of the model that stay at a site, by module name ("*.lora_B": wherever it is), or the name of a split that
+    all taggers have; by default the task's: of a tagger, LSTM and CRF."""
     private_embeddings: bool | None = None
     """Whether embeddings stay at a site, too; by default where [privacy] is set. Noise would reach every row of a
     table, and rows without noise show which words a batch has."""
@@ -42,16 +42,15 @@ class PrivateLayers(Algorithm):
     def shared(self, name: str) -> bool:
         if self.private_embeddings and {"embeddings", "words"} & set(name.split(".")):
             return False
-        return not any(name == part or name.startswith(f"{part}.") for part in self.private or ())
+        return not any(within(name, part) for part in self.private or ())
 
     def labels_may_differ(self) -> bool:
         return bool(self.private)
 
     def check(self, parameters: Collection[str]) -> None:
-        modules = {name[:i] for name in parameters for i, sign in enumerate(f"{name}.") if sign == "."}
         for part in self.private or ():
-            if part not in modules:
-                tops = {module.partition(".")[0] for module in modules}
+            if not any(within(name, part) for name in parameters):
+                tops = {name.partition(".")[0] for name in parameters}
                 raise ConfigError(f"algorithm.private: {unknown('part of the model', part, tops)}")
         if not any(self.shared(name) for name in parameters):
             raise ConfigError(
@@ -96,3 +95,8 @@ class PrivateLayers(Algorithm):
     def trained(self, model: nn.Module, shared: bool) -> list[nn.Parameter]:
         """The parameters that are shared, or those that are not."""
         return [p for name, p in model.named_parameters() if self.shared(name) == shared and p.requires_grad]
+
+
+def within(name: str, part: str) -> bool:
+    """Whether a parameter is in a part of the model, which is named from the top, or anywhere."""
+    return f".{part[2:]}." in f".{name}." if part.startswith("*.") else f"{name}.".startswith(f"{part}.")

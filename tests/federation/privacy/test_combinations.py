@@ -20,14 +20,14 @@ from tests.federation.toy import Toy
 UNITS: tuple[Unit, ...] = ("example", "patient", "site")
 BUILT_IN = [
     *("fedavg", "fedprox", "fedopt", "fedatt", "fedlcc", "moon", "scaffold", "feded", "feddf"),
-    *("fedner", "fedper", "ditto"),
+    *("fedner", "fedper", "ditto", "flora"),
     *("lazy_mil", "centralized", "local_only", "validation_only"),
 ]
 VOTES = {"algorithm.upload": "labels", "algorithm.average": "probabilities"}
 ALLOWED = {
     "example": {
         *("fedavg", "fedprox", "fedopt", "fedatt", "moon", "fedlcc", "scaffold", "feded", "feddf"),
-        *("fedner", "fedper", "centralized", "local_only"),
+        *("fedner", "fedper", "flora", "centralized", "local_only"),
     },
     "site": {"fedavg", "fedprox", "fedopt", "moon", "fedlcc", "feded", "fedper", "ditto"},
 }
