@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -91,13 +92,19 @@ def running(app: ASGIApp) -> Iterator[int]:
     """The port of a server that runs in a thread."""
     listening = listen("127.0.0.1", 0)
     port: int = listening.getsockname()[1]
+    with running_on(listening, app):
+        yield port
+
+
+@contextmanager
+def running_on(listening: socket.socket, app: ASGIApp) -> Iterator[None]:
     server = Server(app)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     try:
         while not server.started:
             time.sleep(0.01)
-        yield port
+        yield
     finally:
         server.should_exit = True
         thread.join(20)

@@ -1,4 +1,4 @@
-"""`grandrounds serve`: models behind a REST interface."""
+"""`grandrounds serve`: models behind a page and a REST interface."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ def serve(
     device: DeviceOption = "cpu",
     imports: ImportOption = None,
 ) -> None:
-    """Serve models on this machine over REST.
+    """Serve models on this machine: a page for people, and REST for programs.
 
-    Programs send `Authorization: Bearer TOKEN`; /docs describes what they may
+    Open the address that it prints: the page takes a pasted note or dropped files, and shows mentions, assertions,
+    links and relations with their evidence. Programs send `Authorization: Bearer TOKEN`; /docs describes what they may
     ask. Texts are kept nowhere and never logged. Ctrl-C ends it, once what has begun is answered.
 
     Example: `grandrounds serve ner/model re/model`

@@ -190,7 +190,10 @@ def connect(path: Path) -> sqlite3.Connection:
     if pages * (65536 if page == 1 else page) != size:
         raise damaged(path)
     # immutable: no journal or lock file that lies beside it is looked at
-    database = sqlite3.connect(f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1", uri=True)
+    place = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1"
+    database = sqlite3.connect(
+        place, uri=True, check_same_thread=False
+    )  # a server opens it in one and reads in another
     try:
         database.execute("PRAGMA trusted_schema = OFF")
         database.execute("PRAGMA cell_size_check = ON")

@@ -38,9 +38,11 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 STATIC = {
-    "page.css": ("grandrounds.reports", "page.css"),
-    "extraction.css": ("grandrounds.reports", "extraction.css"),
-    "web.css": ("grandrounds.web", "static/web.css"),
+    **{name: ("grandrounds.reports", name) for name in ("page.css", "extraction.css")},
+    **{
+        name: ("grandrounds.web", f"static/{name}")
+        for name in ("web.css", "serve.css", "dom.js", "note.js", "lists.js", "serve.js")
+    },
 }
 """Styles and scripts by name, and the package and place of each; nothing else is served from a disk."""
 MEDIA = {"css": "text/css", "js": "text/javascript"}

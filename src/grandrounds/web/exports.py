@@ -84,7 +84,7 @@ def _names(documents: Sequence[Document]) -> list[str]:
     seen: Counter[str] = Counter()
     names = []
     for document in documents:
-        name = re.sub(r"[^\w.+ -]", "_", document.id).strip(". ")[:80] or "note"
+        name = re.sub(r"[^\w.+ -]", "_", document.id.removesuffix(".txt")).strip(". ")[:80] or "note"
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     return names
