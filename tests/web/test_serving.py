@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from http.client import HTTPResponse
 
 import pytest
 
@@ -86,7 +87,10 @@ def test_the_end_waits_for_no_idle_connection(begin: Callable[[socket.socket], N
 
 
 def _status(connection: socket.socket) -> int:
-    return int(connection.recv(65536).split()[1])
+    answer = HTTPResponse(connection)
+    answer.begin()
+    answer.read()
+    return answer.status
 
 
 def _ended(connection: socket.socket) -> bool:
