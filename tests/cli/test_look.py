@@ -160,9 +160,9 @@ def test_data_check_counts_what_a_run_would_read(corpora: Path) -> None:
 def test_data_commands_take_the_options_of_a_format(tmp_path: Path) -> None:
     file = tmp_path / "chr.pubtator"
     file.write_text("1|t|ab\n1\t0\t1\ta\tChemMet\tX:1|Y:1\n1\t1\t2\tb\tChemMet\tY:2\n1\tReact\tY:2\tX:1|Y:1\n")
-    wanted = ("data", "check", file, "--format", "pubtator", "--json")
-    assert run(*wanted).json()["relations"] == 1  # by the whole of the joined ids
-    assert run(*wanted, "--option", "joined=same").json()["relations"] == 1
+    wanted = ("data", "check", file, "--format", "pubtator")
+    assert run(*wanted, "--json").json()["relations"] == 1  # by the whole of the joined ids
+    assert run(*wanted, "--option", "joined=same", "--json").json()["relations"] == 1
     assert run(*wanted, "--option", "joined").complaint() == "--option takes KEY=VALUE: breaks=line"
     misspelt = run(*wanted, "--option", "joint=same").complaint()
     assert misspelt == "format 'pubtator': unknown option 'joint'; did you mean 'joined'?"

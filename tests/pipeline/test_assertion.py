@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from time import process_time
 
 import pytest
@@ -200,9 +201,12 @@ def test_time_is_linear_in_the_text(end: str) -> None:
         places = [i * len(piece) + piece.index(word) for i in range(times) for word in ("fever", "cough", "pain")]
         mentions = tuple(Mention(at, at + 4, "P", str(at)) for at in places)
         document = Document("n", piece * times, mentions=mentions)
+        gc.disable()  # its time grows with what other tests left in memory
         before = process_time()
         assert_mentions(document)
-        return process_time() - before
+        passed = process_time() - before
+        gc.enable()
+        return passed
 
     seconds(10)  # the phrases are read once
-    assert min(seconds(4000) for _ in range(2)) < 10 * min(seconds(1000) for _ in range(3))
+    assert min(seconds(4000) for _ in range(3)) < 10 * min(seconds(1000) for _ in range(3))

@@ -52,7 +52,10 @@ class _Job:
     threshold: float | None
     answer: asyncio.Future[Read]
     characters: int
-    given_up: bool = False
+
+    @property
+    def given_up(self) -> bool:
+        return self.answer.cancelled()
 
 
 @dataclass
@@ -94,7 +97,6 @@ class Reader:
         """From the event loop: the answer to come. Cancel it, and the texts are not read if they still wait."""
         answer: asyncio.Future[Read] = asyncio.get_running_loop().create_future()
         job = _Job(texts, threshold, answer, sum(map(_length, texts)))
-        answer.add_done_callback(lambda done: setattr(job, "given_up", done.cancelled()))
         with self._changed:
             if len(self._waiting) >= self.most_waiting:
                 raise QueueFullError(min(max(ceil(self._seconds), 1), 60))
