@@ -282,6 +282,8 @@ class SiteSection(Section):
     """A policy file for this site."""
     encoder: str | None = None
     """The site's own encoder, for algorithms that share no weights."""
+    lora_rank: int | None = Field(None, ge=1)
+    """The rank of this site's adapters instead of model.lora_rank, for `flora`."""
     training: dict[str, Any] = Field(default_factory=dict)
     """Settings of [training] that differ here: another encoder may need another learning rate."""
     attack: Literal["none", "mislead", "unbounded", "scale", "flip", "substitute", "noise", "reverse", "mislabel"] = (
@@ -405,7 +407,17 @@ class Config(Section):
                 f"sites.{name}.task is different, but '{algorithm.name}' needs one task for all; "
                 "with task.name = ner, fedner and local_only let it differ"
             )
+        if site.lora_rank is not None:
+            self.check_own_rank(f"sites.{name}.lora_rank")
         self.task_options_at(name)
+
+    def check_own_rank(self, key: str) -> None:
+        """ConfigError where no site may have a rank of its own."""
+        if self.model.parameter_efficient == "off":
+            raise ConfigError(f"{key} is for adapters: set model.parameter_efficient = 'lora' too")
+        algorithm = self.make_algorithm()
+        if not (algorithm.ranks_may_differ or algorithm.pooled):
+            raise ConfigError(f"{key}: '{algorithm.name}' needs adapters of one rank; take flora, or leave it out")
 
     @property
     def own_labels(self) -> bool:

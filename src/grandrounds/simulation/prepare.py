@@ -227,6 +227,7 @@ class _EncodedCorpora:
         else:
             if spec.encoder is not server.spec.encoder:
                 shapes = self._manifest(spec, algorithm)
+            spec = spec if about.lora_rank is None else spec.with_rank(about.lora_rank)
             # The public set is the server's: a site gets it as the federation sends it.
             splits = {part: split for part, split in theirs.splits.items() if part != "public"}
             splits |= {part: theirs.examples.split(some) for part, some in rows.items()}
