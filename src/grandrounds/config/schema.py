@@ -106,13 +106,14 @@ class Partitioning(Section):
     """[partition]: how train is partitioned over simulated sites."""
 
     scheme: str = "iid"
-    """iid, by (an attribute), dirichlet, structural_entropy."""
+    """iid, by (an attribute), dirichlet (skewed labels), quantity (skewed sizes), time, structural_entropy."""
     sites: int | None = Field(None, ge=1)
     """The number of sites; with the scheme "by" there is one for each value of the attribute."""
     by: str | None = None
-    """The attribute that names a document's site, with the scheme "by"."""
+    """With the scheme "by", the attribute that names a document's site; with "time", the one that has its date, by
+    default `date`."""
     alpha: float | None = Field(None, gt=0)
-    """Alpha of the Dirichlet distribution: the smaller, the more skewed the labels."""
+    """Alpha of the Dirichlet distribution: the smaller, the more skewed the labels, or with "quantity" the sizes."""
     entropy: str | None = None
     """Which H, with structural_entropy: "paper" (default) or "code", as in FedLCC's public code."""
     edges: list[float] | None = None
