@@ -17,7 +17,7 @@ from experiments.ledger import CONFIRMED, REFUTED, RUNS, UNKNOWN, Claim, Ledger,
 from experiments.render import Renderer
 from experiments.tables import CURE, filled, problems
 
-from grandrounds.cli.compare import arm_names
+from grandrounds.cli.compare import names_in
 from grandrounds.config.schema import load_config, parse_override, read_settings
 from grandrounds.papers import PAPERS
 from grandrounds.papers.options import ReproduceOptions
@@ -375,7 +375,7 @@ def test_a_command_of_the_queue_can_be_started(run: dict[str, Any]) -> None:
     config = load_config(ROOT / free[0], [] if what == "search" else changes)
     if options.get("--settings", "RUNS").partition("/")[0] != "RUNS":
         config = read_settings(config, ROOT / options["--settings"])
-    arms = arm_names(options["--algorithms"])
+    arms = names_in(options["--algorithms"])
     check_arms(config, arms)
     assert options.get("--baseline", arms[0]) in arms
     tried = [f"{key}={one}" for key, _, many in (c.partition("=") for c in changes) for one in many.split(",")]

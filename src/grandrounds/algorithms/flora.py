@@ -91,7 +91,7 @@ def products(
         for name, a in alpha.items():
             down, up = adapters.values[name + LORA_A], adapters.values[name + LORA_B]
             found[name + BASE] = a / len(down) * (up @ down)
-        yield replace(reply, payload=(heads, Tensors(found)))  # type: ignore[misc]  # of other kinds
+        yield replace(reply, payload=(heads, Tensors(found)))  # type: ignore[misc,arg-type]  # of other kinds
 
 
 def alphas(model: nn.Module) -> dict[str, float]:

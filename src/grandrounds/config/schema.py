@@ -665,6 +665,16 @@ def read_settings(config: Config, path: Path) -> Config:
     return make_config(content)
 
 
+def with_sections(config: Config, path: Path) -> Config:
+    """The config with the sections of another file in place of its own; [compare.<name>] tables are added to them."""
+    content, given = config.model_dump(exclude_none=True), _read(path)
+    if not isinstance(arms := given.pop("compare", {}), dict):
+        raise ConfigError(f"'{path}': compare must hold [compare.NAME] tables")
+    content |= given
+    content["compare"] |= arms
+    return make_config(content)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

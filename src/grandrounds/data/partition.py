@@ -118,17 +118,36 @@ class Partitioning:
 
 Scheme = Callable[[Sequence[Unit], ReproduceOptions], Partitioning]
 SCHEMES: dict[str, Scheme] = {}
-_OPTIONS: dict[str, frozenset[str]] = {}
+_OPTIONS: dict[str, tuple[str, ...]] = {}
 
 
 def scheme(name: str, *options: str) -> Callable[[Scheme], Scheme]:
     """Register a scheme; `options` are those fields of a wanted that it understands."""
 
     def register(assigned: Scheme) -> Scheme:
-        SCHEMES[name], _OPTIONS[name] = assigned, frozenset(options)
+        SCHEMES[name], _OPTIONS[name] = assigned, options
         return assigned
 
     return register
+
+
+def short_form(text: str) -> dict[str, str | float]:
+    """[partition] from "dirichlet:0.1" or "by:hospital": after the colon is what the scheme goes by."""
+    scheme, colon, value = text.partition(":")
+    if scheme not in SCHEMES:
+        raise ConfigError(unknown("partition scheme", scheme, SCHEMES))
+    own = next((option for option in _OPTIONS[scheme] if option != "sites"), None)
+    if own is None and colon:
+        raise ConfigError(f"the partition '{text}': nothing goes after '{scheme}'")
+    if own is None or (not colon and scheme not in ("by", "dirichlet", "quantity")):
+        return {"scheme": scheme}
+    if own != "alpha" and value:
+        return {"scheme": scheme, own: value}
+    try:
+        return {"scheme": scheme, own: float(value)}
+    except ValueError:
+        example = "by:hospital" if own == "by" else f"{scheme}:0.1"
+        raise ConfigError(f"the partition '{text}' needs partition.{own} after a colon, such as {example}") from None
 
 
 def partition(

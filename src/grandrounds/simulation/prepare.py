@@ -130,6 +130,11 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     return Simulation(**vars(server), sites=sites)
 
 
+def check_partition(config: Config, base: Path) -> None:
+    """DataError or ConfigError where the corpus can't be read, or partitioned so."""
+    _assigned(config, base)
+
+
 def held_out(config: Config, base: Path) -> list[Document]:
     """The documents that a run of this config is tested on."""
     corpora, examples, assignment = _assigned(config, base)
