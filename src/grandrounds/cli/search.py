@@ -76,7 +76,7 @@ def search(
                 )
             arms.append(Arm(name, made, out_folder / f"{name}-{number:03d}"))
     with LiveArms() as live:
-        results = run_arms(arms, data or config.parent, processes, live)
+        results = run_arms(arms, data or config.parent, processes, live, reuse=True)
     choices = {
         name: Choice.of(axes, settings, [found for arm, found in zip(arms, results, strict=True) if arm.name == name])
         for name in names
