@@ -1,4 +1,4 @@
-"""`compare` on several partitions and corpora: one table, ranks, and what it took to be nearly as good as centralised."""
+"""`compare` on several partitions and corpora: one table, average ranks, one run of what no partition changes."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def relation_score(counts: Counts, labels: Sequence[str]) -> dict[str, Any]:
 
 
 def macro_f1(counts: Counts, labels: Sequence[str]) -> float:
-    """The mean of the F1 of all classes, None among them, where each example has one: scikit-learn's "macro" average."""
+    """The mean of the F1 of all classes, None among them, where each example has one class."""
     tp, fp, fn = ([counts[f"{part}/{label}"] for label in labels[1:]] for part in ("tp", "fp", "fn"))
     right = counts["right"] - sum(tp)  # of None
     there, said = (counts["n"] - sum(tp) - sum(wrong) for wrong in (fn, fp))
