@@ -103,6 +103,11 @@ def test_ties_share_their_rank_and_bounds_and_baselines_have_none() -> None:
     ]
 
 
+def test_of_three_that_are_level_each_is_a_best_one() -> None:
+    level = [row(name, 0.5, "iid") for name in "abc"]
+    assert average_ranks(level) == [Rank(name, 2.0, 1, 1) for name in "abc"]
+
+
 def test_the_page_has_scores_with_intervals_and_escapes_names() -> None:
     page = grid_page([replace(one, corpus="<b>") for one in ROWS], average_ranks(ROWS), {"<b> · iid": "x/report.html"})
     assert "<b>" not in page

@@ -50,15 +50,15 @@ def by_cell(rows: Sequence[ComparisonRow]) -> dict[str, list[ComparisonRow]]:
 def average_ranks(rows: Sequence[ComparisonRow]) -> list[Rank]:
     """The best first."""
     ranks: dict[str, list[float]] = {row.name: [] for row in rows if not row.trivial}
+    best = dict.fromkeys(ranks, 0)
     for some in by_cell(rows).values():
         rivals = [row for row in some if not row.pooled]
         for row in rivals:
             better = sum(other.rank < row.rank for other in rivals)
             equal = sum(other.rank == row.rank for other in rivals)
             ranks[row.name].append(better + (equal + 1) / 2)
-    made = [
-        Rank(name, fmean(own) if own else None, len(own), sum(rank < 2 for rank in own)) for name, own in ranks.items()
-    ]
+            best[row.name] += not better
+    made = [Rank(name, fmean(own) if own else None, len(own), best[name]) for name, own in ranks.items()]
     return sorted(made, key=lambda rank: (rank.mean is None, rank.mean or 0.0, rank.name))
 
 
