@@ -23,6 +23,7 @@ from grandrounds.papers import PAPERS
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.paper import Cell, Row
 from grandrounds.reports.compare import check_arms
+from grandrounds.simulation.cells import cells_of, read_corpora
 from grandrounds.simulation.sweep import arm_config
 
 ROOT = Path(__file__).parents[1]
@@ -376,6 +377,9 @@ def test_a_command_of_the_queue_can_be_started(run: dict[str, Any]) -> None:
     if options.get("--settings", "RUNS").partition("/")[0] != "RUNS":
         config = read_settings(config, ROOT / options["--settings"])
     arms = names_in(options["--algorithms"])
+    files = [ROOT / name for name in names_in(options.get("--corpora", ""))]
+    corpora = read_corpora(config, files, {}) or {None: config}
+    assert cells_of(corpora, arms, [1], Path("out"), names_in(options.get("--partitions", "")))
     check_arms(config, arms)
     assert options.get("--baseline", arms[0]) in arms
     tried = [f"{key}={one}" for key, _, many in (c.partition("=") for c in changes) for one in many.split(",")]
