@@ -35,8 +35,11 @@ def compare(
         Optional[str], typer.Option(help="The arm that others are compared with; by default the first.", metavar="ARM")
     ] = None,
     settings: Annotated[
-        Optional[Path],
-        typer.Option(help="A TOML file with further [compare.NAME] tables, such as a search's chosen.toml."),
+        Optional[str],
+        typer.Option(
+            help="TOML files, separated by commas, with further [compare.NAME] tables, such as a search's chosen.toml.",
+            metavar="FILES",
+        ),
     ] = None,
     out_folder: Annotated[
         Path, typer.Option("--out", help="The folder for the runs; with the same folder, a stopped command continues.")
@@ -80,7 +83,7 @@ def compare(
             out=out_folder,
             data=data or config.parent,
             baseline=baseline,
-            settings=settings,
+            settings=names_in(settings or ""),
             partitions=names_in(partitions or ""),
             corpora=names_in(corpora or ""),
             processes=processes,

@@ -25,7 +25,7 @@ def compare(
     out: str | Path,
     data: str | Path | None = None,
     baseline: str | None = None,
-    settings: str | Path | None = None,
+    settings: str | Path | Sequence[str | Path] = (),
     partitions: Sequence[str] = (),
     corpora: Sequence[str | Path] = (),
     processes: int = 1,
@@ -34,7 +34,7 @@ def compare(
     """Run several arms on one config and compare them, as `grandrounds compare` does.
 
     `algorithms` are names of algorithms or of `[compare.NAME]` tables; each runs with `seeds` seeds, the config's and
-    the next ones. `settings` is a file with further such tables. The rows have means over seeds with 95% intervals and
+    the next ones. `settings` are files with further such tables. The rows have means over seeds with 95% intervals and
     the difference from `baseline`, by default the first arm; `out` gets the runs, compare.csv, compare.json and
     report.html. `partitions` ("iid", "dirichlet:0.1", "by:hospital") and `corpora`, files whose sections take the place
     of the config's, repeat the comparison for each of them, and the rows say for which. Runs that are finished are not
@@ -43,8 +43,8 @@ def compare(
     loaded, own = opened(config, None if corpora else overrides)
     base = own if data is None else Path(data)
     found = read_corpora(loaded, [Path(path) for path in corpora], overrides or {}) or {None: loaded}
-    if settings is not None:
-        found = {name: read_settings(one, Path(settings)) for name, one in found.items()}
+    for path in [settings] if isinstance(settings, str | Path) else settings:
+        found = {name: read_settings(one, Path(path)) for name, one in found.items()}
     for one in found.values():
         check_arms(one, algorithms)
     if baseline is not None and baseline not in algorithms:
