@@ -58,6 +58,8 @@ def compare_table(rows: Sequence[ComparisonRow]) -> str:
     baseline = next((row.baseline for row in rows if row.baseline), "")
     loss = {"median": lambda row: score(row.judged_median), "spread": lambda row: score(row.judged_spread)}
     columns: dict[str, Cell] = {
+        "corpus": lambda row: row.corpus or ABSENT,
+        "partition": lambda row: row.partition or ABSENT,
         "arm": lambda row: f"{row.name} (trivial)" if row.trivial else f"`{row.name}`",
         "runs": lambda row: ABSENT if row.trivial else str(row.runs),
         words(rows): lambda row: score(row.judged_mean),
@@ -70,6 +72,10 @@ def compare_table(rows: Sequence[ComparisonRow]) -> str:
         "MB down": partial(_total, of="mb_down"),
         "MB up, a site and round": partial(_total, of="mb_up_per_site_round"),
         "best round was the last": _last,
+        "rounds to target": lambda row: fixed(row.rounds_to_target, 1),
+        "MB to target": partial(_total, of="mb_to_target"),
+        "seconds to target": lambda row: fixed(row.seconds_to_target, 0),
+        "reached": lambda row: ABSENT if row.reached is None else f"{row.reached} of {row.runs}",
     }
     if any(row.mb_up is not None for row in rows):
         del columns["MB up, a site and round"]

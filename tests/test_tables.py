@@ -17,12 +17,13 @@ from experiments.ledger import CONFIRMED, REFUTED, RUNS, UNKNOWN, Claim, Ledger,
 from experiments.render import Renderer
 from experiments.tables import CURE, filled, problems
 
-from grandrounds.cli.compare import arm_names
+from grandrounds.cli.compare import names_in
 from grandrounds.config.schema import load_config, parse_override, read_settings
 from grandrounds.papers import PAPERS
 from grandrounds.papers.options import ReproduceOptions
 from grandrounds.papers.paper import Cell, Row
 from grandrounds.reports.compare import check_arms
+from grandrounds.simulation.cells import cells_of, read_corpora
 from grandrounds.simulation.sweep import arm_config
 
 ROOT = Path(__file__).parents[1]
@@ -375,7 +376,10 @@ def test_a_command_of_the_queue_can_be_started(run: dict[str, Any]) -> None:
     config = load_config(ROOT / free[0], [] if what == "search" else changes)
     if options.get("--settings", "RUNS").partition("/")[0] != "RUNS":
         config = read_settings(config, ROOT / options["--settings"])
-    arms = arm_names(options["--algorithms"])
+    arms = names_in(options["--algorithms"])
+    files = [ROOT / name for name in names_in(options.get("--corpora", ""))]
+    corpora = read_corpora(config, files, {}) or {None: config}
+    assert cells_of(corpora, arms, [1], Path("out"), names_in(options.get("--partitions", "")))
     check_arms(config, arms)
     assert options.get("--baseline", arms[0]) in arms
     tried = [f"{key}={one}" for key, _, many in (c.partition("=") for c in changes) for one in many.split(",")]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from grandrounds.federation.learner import Learner as Learner
     from grandrounds.federation.learner import Server as Server
     from grandrounds.federation.learner import Site as Site
+    from grandrounds.federation.payloads import Adapters as Adapters
     from grandrounds.federation.payloads import BagScores as BagScores
     from grandrounds.federation.payloads import Done as Done
     from grandrounds.federation.payloads import Gradients as Gradients
@@ -55,8 +56,8 @@ PUBLIC = {
     "federation.contract": ("Algorithm", "Cohort", "Registration", "Reply", "algorithm", "on_site"),
     "federation.learner": ("Learner", "Server", "Site"),
     "federation.payloads": (
-        *("BagScores", "Done", "Gradients", "LabelCounts", "Parameters", "Payload", "PredictedLabels"),
-        *("Predictions", "Scores", "Selection", "Tensors"),
+        *("Adapters", "BagScores", "Done", "Gradients", "LabelCounts", "Parameters", "Payload"),
+        *("PredictedLabels", "Predictions", "Scores", "Selection", "Tensors"),
     ),
     "federation.state": ("TensorState",),
     "pipeline.load": ("load", "save"),

@@ -33,7 +33,9 @@ class QuadraticSite:
         self.a, self.b = torch.tensor(a, dtype=torch.float32), torch.tensor(b, dtype=torch.float32)
         self.model, self.kept = Weights(len(a)), dict[str, dict[str, Tensor]]()
         self.spec = SimpleNamespace(task=SimpleNamespace(loss=lambda model, batch: self.loss(model)))
-        self.training = SimpleNamespace(optimizer="sgd", needs_end=False, clip_norm=0.0, weight_decay=0.0)
+        self.training = SimpleNamespace(
+            optimizer="sgd", optimizer_state="renew", needs_end=False, clip_norm=0.0, weight_decay=0.0
+        )
 
     def loss(self, model: Any) -> Tensor:
         w = model.w + model.own if self.private else model.w
@@ -46,8 +48,9 @@ class QuadraticSite:
         self,
         loss: Callable[[nn.Module, Any], Tensor] | None = None,
         before_step: Callable[[nn.Module], None] | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
     ) -> Any:
-        optimizer = self.optimizer()
+        optimizer = optimizer or self.optimizer()
         for _ in range(self.steps):
             self.model.zero_grad()
             (self.loss(self.model) if loss is None else loss(self.model, None)).backward()
@@ -86,7 +89,13 @@ class Quadratics(Cohort):
     """Sites with these curvatures and minima, [sites, weights]."""
 
     def __init__(
-        self, a: Sequence[Any], b: Sequence[Any], steps: int = 10, rate: float = 0.1, private: bool = False
+        self,
+        a: Sequence[Any],
+        b: Sequence[Any],
+        steps: int = 10,
+        rate: float = 0.1,
+        private: bool = False,
+        sizes: Sequence[int] | None = None,
     ) -> None:
         self.a, self.b = (np.array(values, dtype=np.float64) for values in (a, b))
         names = [f"site-{k}" for k in range(len(self.a))]
@@ -94,12 +103,14 @@ class Quadratics(Cohort):
             name: QuadraticSite(name, *values, steps, rate, private)
             for name, *values in zip(names, self.a, self.b, strict=True)
         }
-        self.sites = [Registration(name, {"examples": 1}, (), {}) for name in names]
+        counts = sizes or [1] * len(names)
+        self.sites = [Registration(name, {"examples": n}, (), {}) for name, n in zip(names, counts, strict=True)]
         self.registered = len(names)
 
     def ask_each(self, method: Any, messages: Mapping[str, tuple[Any, ...]]) -> Iterator[Reply[Any]]:
         for site in self.sites:
-            yield Reply(site, method(self.members[site.site], *messages[site.site]), 1.0)
+            weight = float(site.counts["examples"])
+            yield Reply(site, method(self.members[site.site], *messages[site.site]), weight)
 
     @property
     def best(self) -> np.ndarray:
@@ -107,12 +118,13 @@ class Quadratics(Cohort):
         found: np.ndarray = (self.a * self.b).sum(axis=0) / self.a.sum(axis=0)
         return found
 
-    def path(self, algorithm: Algorithm, rounds: int) -> list[np.ndarray]:
-        """The server's weights after each round."""
+    def path(self, algorithm: Algorithm, rounds: int, asked: Sequence[Sequence[int]] | None = None) -> list[np.ndarray]:
+        """The server's weights after each round; `asked` are the sites of each, by default all."""
         server: Any = QuadraticServer(self.a.shape[1])
         algorithm.start(server, self)
-        found = []
-        for _ in range(rounds):
+        found, everyone = [], list(self.sites)
+        for round in range(rounds):
+            self.sites = everyone if asked is None else [everyone[k] for k in asked[round]]
             algorithm.round(server, self)
             found.append(server.model.w.detach().numpy().astype(np.float64).copy())
         return found

@@ -29,7 +29,7 @@ SKEWED = {
 }
 
 
-def test_the_teacher_is_the_softmax_of_the_sites_mean_logits(
+def test_in_the_teacher_each_site_s_model_has_the_same_say_whatever_its_size(
     tiny_config: TinyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = tiny_config(**{**SKEWED, "algorithm": {"name": "feddf"}})
@@ -46,15 +46,16 @@ def test_the_teacher_is_the_softmax_of_the_sites_mean_logits(
     config = make_config(content)
     simulation = prepare(config, Path(), tmp_path / "again")
     runner = simulation.runner(config, tmp_path / "again", memory=1 << 30)
-    start, expected, total = Parameters.of(simulation.model).pack("fp32"), np.zeros(()), 0
+    start, logits = Parameters.of(simulation.model).pack("fp32"), list[np.ndarray]()
     server = Server(simulation.spec, simulation.splits, simulation.spec.initial_model())
-    for name, data in sorted(simulation.sites.items()):
+    for name in sorted(simulation.sites):
         ask = Ask(name, "feddf", {}, "train", 1, 1, (start,), config.digest(), None, "00001.1", Ledger().needed(name))
         weights = runner.answer(ask).payloads[0].tensors
         server.model.load_state_dict({name: torch.as_tensor(value) for name, value in weights.items()}, strict=False)
-        size = data.registration.counts["examples"]
-        expected, total = expected + size * server.outputs("public").astype(np.float64), total + size
-    raised = np.exp(expected / total)
+        logits.append(server.outputs("public").astype(np.float64))
+    sizes = [data.registration.counts["examples"] for data in simulation.sites.values()]
+    assert len(set(sizes)) > 1
+    raised = np.exp(np.mean(logits, axis=0))
     np.testing.assert_allclose(seen[0].numpy(), raised / raised.sum(axis=1, keepdims=True), atol=1e-5)
 
 

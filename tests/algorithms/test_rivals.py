@@ -4,12 +4,15 @@ reason."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 import grandrounds
+from grandrounds import Server
 from grandrounds.algorithms.ditto import OWN, Ditto
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.algorithms.fedopt import FedOpt, Rule
@@ -17,8 +20,11 @@ from grandrounds.algorithms.fedper import FedPer
 from grandrounds.algorithms.scaffold import Scaffold
 from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
-from tests.algorithms.quadratic import Quadratics
-from tests.conftest import PLAIN_SGD, TinyConfig
+from grandrounds.federation.state import TensorState
+from grandrounds.runs.checkpoints import Checkpoints
+from grandrounds.simulation.prepare import prepare
+from tests.algorithms.quadratic import Quadratics, QuadraticServer
+from tests.conftest import DOCUMENT_RE, PLAIN_SGD, TinyConfig
 
 DRIFTING = ([[1.0, 1.0], [8.0, 0.5], [0.2, 3.0]], [[0.0, 4.0], [1.0, -2.0], [5.0, 1.0]])
 """Sites with other minima and other curvatures: many local steps pull their mean away from the best weights."""
@@ -113,6 +119,47 @@ def test_scaffold_is_algorithm_1_of_its_paper() -> None:
     np.testing.assert_allclose(sites.path(Scaffold(step=eta), 4), found, rtol=1e-3, atol=1e-4)
 
 
+PARTIAL = [[0, 2], [1], [0, 1], [2], [1, 2], [0, 1, 2]]
+"""Which sites a round asks."""
+
+
+def test_scaffold_moves_its_control_variate_by_the_share_of_sites_that_answered() -> None:
+    """Line 17: c <- c + |S|/N mean(delta c_i), so that c stays the mean of all c_i; a site that was not asked keeps
+    its own."""
+    sites, steps, rate = Quadratics(*DRIFTING), 10, 0.1
+    x, c, own, found = np.zeros(2), np.zeros(2), np.zeros((3, 2)), []
+    for asked in PARTIAL:
+        a, b = sites.a[asked], sites.b[asked]
+        y = np.stack([x] * len(asked))
+        for _ in range(steps):
+            y = y - rate * (a * (y - b) - own[asked] + c)
+        new = own[asked] - c + (x - y) / (steps * rate)
+        x, c = y.mean(axis=0), c + (new - own[asked]).sum(axis=0) / 3
+        own[asked] = new
+        np.testing.assert_allclose(c, own.mean(axis=0), atol=1e-12)
+        found.append(x)
+    np.testing.assert_allclose(sites.path(Scaffold(), len(PARTIAL), PARTIAL), found, rtol=1e-3, atol=1e-4)
+
+
+def test_a_step_whose_batch_gives_a_weight_no_gradient_is_corrected_too() -> None:
+    """Line 12 takes the mean of all K steps; here every second batch does not use the second weight."""
+    sites = Quadratics(*[[rows[0]] for rows in DRIFTING], private=True)
+    (site,) = sites.members.values()
+    batches = iter(range(100))
+    site.loss = lambda model: (model.w**2).sum() if next(batches) % 2 else ((model.w + model.own - 1) ** 2).sum()
+    site.keep("control", TensorState(w=torch.zeros(2), own=torch.tensor([0.5, 0.5])))
+    server: Any = QuadraticServer(2)
+    Scaffold().start(server, sites)
+    Scaffold().round(server, sites)
+    own, gradients = np.zeros(2), []
+    w = np.zeros(2)
+    for step in range(10):
+        gradients.append(np.zeros(2) if step % 2 else 2 * (w + own - 1))
+        w, own = w - 0.1 * 2 * (w if step % 2 else w + own - 1), own - 0.1 * (gradients[-1] - 0.5)
+    np.testing.assert_allclose(server.model.own.detach().numpy(), own, rtol=1e-4)
+    np.testing.assert_allclose(site.kept["control"]["own"].numpy(), np.mean(gradients, axis=0), rtol=1e-3)
+
+
 def test_the_first_round_of_scaffold_is_fedavg_s(tiny_config: TinyConfig, tmp_path: Path) -> None:
     """All control variates are zero in it; in the second they are not."""
     models = {}
@@ -152,6 +199,43 @@ def test_ditto_s_own_models_are_held_near_the_server_s(pull: float) -> None:
         np.testing.assert_allclose(sites.members[name].kept[OWN]["w"], own, rtol=1e-4, atol=1e-5)
 
 
+def test_a_site_that_ditto_does_not_ask_keeps_its_own_model() -> None:
+    """And its first one starts where the server is when the site is first asked; sizes weigh the server's mean."""
+    sites, pull = Quadratics(*DRIFTING, sizes=[1, 5, 2]), 0.5
+    path = sites.path(Ditto(pull=pull), len(PARTIAL), PARTIAL)
+    w, own, sizes = np.zeros(2), dict[int, np.ndarray](), np.array([1, 5, 2])
+    for asked, after in zip(PARTIAL, path, strict=True):
+        for k in asked:
+            v = own.get(k, w)
+            for _ in range(10):
+                v = v - 0.1 * (sites.a[k] * (v - sites.b[k]) + pull * (v - w))
+            own[k] = v
+        trained = local(np.stack([w] * len(asked)), sites.a[asked], sites.b[asked], 10, 0.1)
+        w = np.average(trained, axis=0, weights=sizes[asked])
+        np.testing.assert_allclose(after, w, rtol=1e-4, atol=1e-5)
+    for k, site in enumerate(sites.members.values()):
+        np.testing.assert_allclose(site.kept[OWN]["w"], own[k], rtol=1e-4, atol=1e-5)
+
+
+def test_the_moments_of_ditto_s_two_models_are_kept_apart(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    """Adam's moments of the site's own model would steer the server's: with kept ones, the server's model must be
+    the same whatever the own one does."""
+    found = []
+    for pull in (0.0, 100.0):
+        content = tiny_config(
+            **{
+                "algorithm": {"name": "ditto", "pull": pull},
+                "training.optimizer_state": "keep",
+                "federation.rounds": 3,
+                "federation.evaluate_every": 3,
+            }
+        )
+        grandrounds.run(content, out=tmp_path / str(pull))
+        _, state = Checkpoints(tmp_path / str(pull) / "checkpoints").load(3)
+        found.append(state["model"].tensors)
+    assert all(bool((value == found[1][name]).all()) for name, value in found[0].items())
+
+
 def test_ditto_beats_the_server_s_model_at_home_and_training_alone_on_few_notes() -> None:
     """Sites see their minimum through noise, and minima are near each other: the paper's bias and variance."""
     rng = np.random.default_rng(0)
@@ -189,6 +273,25 @@ def test_a_round_of_fedper_is_the_mean_of_the_shared_layers() -> None:
             w, own = w - step, own - step
         w = np.stack([w.mean(axis=0)] * 3)
     np.testing.assert_allclose(sites.path(FedPer(private=("own",)), 2)[-1], w[0], rtol=1e-4)
+
+
+def test_fedper_s_models_are_tested_with_a_threshold_that_validation_chose(
+    tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    """As those of local_only are: averaged layers make a new model, and the server has none to choose it for."""
+    own = {"name": "fedper", "private": ["bilinear"]}
+    content = tiny_config(**{"algorithm": own, "task": DOCUMENT_RE, "data.validation": 0.3, "federation.rounds": 1})
+    grandrounds.run(content, out=tmp_path / "run")
+    simulation = prepare(make_config(content), Path(), tmp_path / "again")
+    for folder in sorted((tmp_path / "run" / "models").iterdir()):
+        data, model = simulation.sites[folder.name], simulation.spec.initial_model()
+        model.load_state_dict(
+            {name: torch.as_tensor(value) for name, value in load_file(folder / "model.safetensors").items()}
+        )
+        learner = Server(simulation.spec, data.splits, model)
+        saved = float(model.threshold)
+        learner.calibrate()
+        assert saved == float(model.threshold) != 0
 
 
 def test_options_are_checked() -> None:

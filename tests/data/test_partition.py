@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from grandrounds.data.documents import Document
 from grandrounds.data.partition import SCHEMES, Partition, Partitioning, Unit, partition, scheme, share
 from grandrounds.errors import ConfigError, DataError
 
@@ -26,9 +28,15 @@ def all_examples(result: Partition) -> list[int]:
     return sorted(i for held in result.sites.values() for i in held)
 
 
-@pytest.mark.parametrize(("name", "options"), [("iid", {}), ("dirichlet", {"alpha": 0.3}), ("by", {"by": "hospital"})])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *(("iid", {}), ("dirichlet", {"alpha": 0.3}), ("by", {"by": "hospital"})),
+        *(("quantity", {"alpha": 0.3}), ("time", {"by": "year"})),
+    ],
+)
 def test_every_unit_goes_whole_to_exactly_one_site(name: str, options: dict[str, object]) -> None:
-    units = [unit(i, "ABC"[i % 3], size=3, hospital=f"h{i % 11}") for i in range(200)]
+    units = [unit(i, "ABC"[i % 3], size=3, hospital=f"h{i % 11}", year=str(1950 + i % 13)) for i in range(200)]
     result = partition(units, name, sites=7, seed=3, **options)  # type: ignore[arg-type]
     assert all_examples(result) == list(range(600))
     site_of = {i: site for site, held in result.sites.items() for i in held}
@@ -37,7 +45,7 @@ def test_every_unit_goes_whole_to_exactly_one_site(name: str, options: dict[str,
     assert all(list(held) == sorted(held) for held in result.sites.values())
 
 
-@pytest.mark.parametrize(("name", "alpha"), [("iid", None), ("dirichlet", 0.5)])
+@pytest.mark.parametrize(("name", "alpha"), [("iid", None), ("dirichlet", 0.5), ("quantity", 0.5)])
 def test_the_seed_decides_and_the_order_of_units_does_not(name: str, alpha: float | None) -> None:
     units = two_labels(100)
 
@@ -131,6 +139,58 @@ def test_rounding_favours_no_site() -> None:
     assert all(120 <= count <= 180 for count in counts.values())
 
 
+def test_quantity_draws_sizes_and_leaves_labels_as_they_are() -> None:
+    units = two_labels(4000)
+    result = partition(units, "quantity", sites=5, seed=1, alpha=0.5)
+    digest = hashlib.sha256(b"1/partition quantity").digest()
+    rng = np.random.default_rng(int.from_bytes(digest[:16], "little"))
+    ends = np.round(np.cumsum(rng.dirichlet(np.full(5, 0.5))) * 4000).astype(int)
+    assert [len(held) for held in result.sites.values()] == [size for size in np.diff(ends, prepend=0) if size]
+    for held in result.sites.values():
+        if len(held) > 200:
+            assert abs(sum(i % 2 == 0 for i in held) / len(held) - 0.5) < 0.1
+
+
+def test_small_alpha_skews_sizes_more_than_large() -> None:
+    def largest(alpha: float) -> float:
+        deals = [partition(two_labels(1000), "quantity", sites=10, seed=seed, alpha=alpha) for seed in range(10)]
+        return float(np.mean([max(map(len, deal.sites.values())) / 1000 for deal in deals]))
+
+    assert largest(0.1) > 0.5 > largest(1.0) > 0.2 > largest(1e6) == pytest.approx(0.1, abs=0.005)
+
+
+def test_time_gives_each_site_a_period_of_its_own() -> None:
+    dates = ["2021-03-28", "1979", "2021-03-29T08:00", "2020-12-31T23:30-02:00", "2021-01-01T00:30", "1999-01-01", "7"]
+    units = [unit(i, date=date) for i, date in enumerate(dates)]
+    result = partition(units[::-1], "time", sites=3, seed=1)
+    # In order: 7, 1979, 1999 / 00:30 and 01:30 (UTC) of 2021, its March. The cuts are at 7/3 and 14/3, rounded down.
+    assert dict(result.sites) == {"site-01": (1, 6), "site-02": (4, 5), "site-03": (0, 2, 3)}
+    assert partition(units, "time", sites=3, seed=2).sites == result.sites
+
+
+def test_of_units_of_one_date_the_first_by_id_come_first() -> None:
+    units = [unit(i, year="2020") for i in range(5)]
+    result = partition(units[::-1], "time", by="year", sites=2, seed=1)
+    assert dict(result.sites) == {"site-01": (0, 1), "site-02": (2, 3, 4)}
+
+
+def test_a_patient_s_documents_stay_together_and_count_by_the_first() -> None:
+    def document(year: str) -> Document:
+        return Document(f"d{year}", "", (), (), (), (), {"year": year})
+
+    long = replace(unit(0, size=3), documents=(document("2021"), document("1990"), document("2022")))
+    others = [replace(unit(i, size=3), documents=(document(str(1990 + i)),)) for i in (1, 2, 3)]
+    result = partition([*others, long], "time", by="year", sites=2, seed=1)
+    assert dict(result.sites) == {"site-01": (0, 1, 2, 3, 4, 5), "site-02": (6, 7, 8, 9, 10, 11)}
+
+
+@pytest.mark.parametrize("value", ["last spring", "28/03/2021", "20211", "2021-13-01"])
+def test_what_is_no_date_is_refused_and_not_repeated(value: str) -> None:
+    with pytest.raises(DataError, match="as a year or a date, such as 2021") as refused:
+        partition([unit(0, date="2021"), unit(1, date=value)], "time", sites=2, seed=1)
+    assert value not in str(refused.value)
+
+
 @pytest.mark.parametrize("alpha", [1e-300, 1e-9, 1e-3])
 def test_sites_that_got_nothing_are_left_out_and_named(alpha: float) -> None:
     result = partition(two_labels(50), "dirichlet", sites=20, seed=1, alpha=alpha)
@@ -157,6 +217,9 @@ def test_a_site_whose_units_hold_no_example_is_left_out() -> None:
         ("dirichlet", {"sites": 2}, "needs a number above 0"),
         ("dirichlet", {"sites": 2, "alpha": 0.0}, "needs a number above 0"),
         ("dirichlet", {"sites": 2, "alpha": float("nan")}, "needs a number above 0"),
+        ("quantity", {"sites": 2}, "'quantity' needs a number above 0"),
+        ("time", {"sites": 9}, "8 units can't be split over 9 sites"),
+        ("time", {"sites": 2}, "can't partition by 'date': these documents have no attributes"),
         ("by", {"sites": None}, r"set partition\.by"),
         ("by", {"sites": None, "by": "ward"}, "no attributes"),
     ],

@@ -285,6 +285,23 @@ def test_after_the_last_round_every_site_has_the_selected_model(hosts: Hosts, tm
         assert len({line["digest"] for line in came}) == 1
 
 
+def test_what_flora_merged_is_part_of_the_model_that_sites_get_and_site_toml_may_say_a_rank(
+    tmp_path: Path, encoder_folder: Callable[[str], Path]
+) -> None:
+    flora = {"algorithm__name": "flora", "model__parameter_efficient": "lora", "training__learning_rate": 1e-2}
+    hosts = Hosts(tmp_path, encoder_folder("bert"), **flora).found_here()
+    with (hosts.enrolment("mercy") / "site.toml").open("a") as file:
+        file.write("lora_rank = 3\n")
+    made = {site: hosts.handler(site) for site in SITES}
+    hand_out(hosts, made, tmp_path)
+    ours = (tmp_path / "run" / "model" / "model.safetensors").read_bytes()
+    for handler in made.values():
+        assert (handler.received / "model.safetensors").read_bytes() == ours
+    lines = [json.loads(line) for line in (tmp_path / "run" / "audit.jsonl").read_text().splitlines()]
+    sizes = {line["site"]: line["bytes"] for line in lines if line.get("kind") == "adapters"}
+    assert sizes["mercy"] < sizes["charity"] == sizes["general"]
+
+
 def test_a_site_whose_policy_says_so_takes_no_model(hosts: Hosts, tmp_path: Path) -> None:
     made = {site: hosts.handler(site) for site in SITES}
     enrolment = read_enrolment(hosts.enrolment("mercy"))

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from grandrounds.federation.payloads import (
+    Adapters,
     BagScores,
     Done,
     Expected,
@@ -30,6 +31,7 @@ from grandrounds.federation.secure_payloads import (
     SiteKeys,
     Stayed,
 )
+from grandrounds.models.lora import LORA_A, LORA_B
 
 
 def some(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -42,6 +44,7 @@ PAYLOADS: dict[str, Payload] = {
     "parameters": Parameters(WEIGHTS),
     "gradients": Gradients({name: value for name, value in WEIGHTS.items() if name != "count"}),
     "tensors": Tensors({"control": torch.tensor([0.5, -1.0])}),
+    "adapters": Adapters({"query" + LORA_A: some(2, 4), "query" + LORA_B: some(3, 2)}),
     "predictions": Predictions(PROBABILITIES, "probabilities", "d1"),
     "predicted_labels": PredictedLabels(torch.tensor([1, 0, 1]), 2, "d1"),
     "scores": Scores({'tp/Tr"IP': 3.0, "fn/Fieber über 39°": 0.125, "n": 10.0}),
@@ -66,4 +69,5 @@ EXPECTED = Expected(
     integers=COUNT,
     trained=TRAINED,
     tensors={"control": (2,)},
+    adapted={"query": (3, 4)},
 )

@@ -19,6 +19,7 @@ from grandrounds.errors import ConfigError
 from grandrounds.federation import secure_payloads
 from grandrounds.federation.payloads import (
     KINDS,
+    Adapters,
     Done,
     Expected,
     Form,
@@ -61,7 +62,7 @@ def words(payload: Payload) -> Any:
 def same(one: Payload, other: Payload) -> bool:
     def plain(payload: Payload) -> Any:
         values = getattr(payload, "values", None)
-        tensors = isinstance(payload, Parameters | Gradients | Tensors)
+        tensors = isinstance(payload, Adapters | Parameters | Gradients | Tensors)
         shown = {n: v.tolist() for n, v in values.items()} if tensors else getattr(values, "tolist", lambda: values)()
         if type(payload).__module__ == secure_payloads.__name__ and not isinstance(payload, secure_payloads.Masked):
             shown = vars(payload)

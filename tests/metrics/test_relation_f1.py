@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, precision_recall_fscore_support
+from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_support
 
 from grandrounds.metrics.relation_f1 import (
     best_threshold,
+    macro_f1,
     pair_counts,
     pair_score,
     precision_recall_f1,
@@ -23,6 +24,19 @@ def random_labels(seed: int, size: int = 200, classes: int = 4) -> tuple[np.ndar
     gold = rng.integers(0, classes, size)
     predicted = np.where(rng.random(size) < 0.6, gold, rng.integers(0, classes, size))
     return gold, predicted
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("seed", range(5))
+def test_macro_f1_is_scikit_learns_over_all_labels(seed: int, classes: int) -> None:
+    gold, predicted = random_labels(seed, classes=classes)
+    found = macro_f1(relation_counts(gold, predicted, LABELS[:classes]), LABELS[:classes])
+    assert found == pytest.approx(f1_score(gold, predicted, average="macro"), abs=1e-12)
+
+
+def test_a_class_that_nobody_names_has_a_macro_f1_of_zero() -> None:
+    gold = np.array([0, 0, 1, 1])
+    assert macro_f1(relation_counts(gold, gold * 0, LABELS), LABELS) == pytest.approx((2 / 3) / 4)
 
 
 @pytest.mark.parametrize("seed", range(5))

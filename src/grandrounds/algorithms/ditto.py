@@ -18,7 +18,7 @@ from grandrounds.algorithms.fedprox import distance
 from grandrounds.federation.privacy.settings import Unit
 from grandrounds.tasks.task import Counts
 
-OWN = "own model"
+OWN, OPTIMIZER = "own model", "own optimizer"
 
 
 @algorithm("ditto")
@@ -39,7 +39,12 @@ class Ditto(FedAvg):
         def held(model: nn.Module, batch: Any) -> Tensor:
             return task.loss(model, batch) + self.pull / 2 * distance(model, server)
 
-        site.train(loss=held)
+        optimizer, keeps = site.optimizer(), site.training.optimizer_state == "keep"
+        if keeps and site.recall(OPTIMIZER, optimizer):  # the other one's moments are of the server's model
+            site.reset_rates(optimizer)
+        site.train(loss=held, optimizer=optimizer)
+        if keeps:
+            site.keep(OPTIMIZER, optimizer)
         site.calibrate()
         site.keep(OWN, site.model)
         return super().train(site, parameters)
@@ -66,3 +71,4 @@ class Ditto(FedAvg):
         """The site's own model, or the server's where the site was never asked."""
         if not site.recall(OWN, site.model):
             site.load(parameters)
+            site.calibrate()

@@ -1,8 +1,9 @@
 """FedDF: ensemble distillation for robust model fusion (Lin et al., NeurIPS 2020, Algorithm 1).
 
 The server averages the sites' weights as `fedavg` does, then distils into the average what their models say together
-on the public set, without its labels: AVGLOGITS, KL(softmax(mean_k logits_k) || softmax(logits)). Unlabelled text
-(data.unlabelled) is part of that set. FedED does the same with predictions in place of weights.
+on the public set, without its labels: AVGLOGITS, KL(softmax(1/|S| sum_k logits_k) || softmax(logits)). Weights are
+averaged by size, and every model has the same say in the ensemble. Unlabelled text (data.unlabelled) is part of that
+set. FedED does the same with predictions in place of weights.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class FedDF(FedAvg):
                 copy_into(member, reply.payload.values)
                 says = server.infer("public", log_probabilities, member).values
                 told = Predictions(says, "log_probabilities", server.digest("public"))
-                answers.append(replace(reply, payload=told))  # type: ignore[arg-type]  # a reply of another kind
+                answers.append(replace(reply, payload=told, weight=1.0))  # type: ignore[arg-type]  # of another kind
                 yield reply
 
         server.load(mean(heard(cohort.ask(self.train, Parameters.of(server.model)))))

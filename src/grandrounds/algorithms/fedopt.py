@@ -42,13 +42,14 @@ class FedOpt(FedAvg):
         first, second = server.tensors(FIRST), server.tensors(SECOND)
         moved = {}
         for name, x in Parameters.of(server.model).values.items():
-            change = merged.values[name] - x
-            m = first.get(name, torch.zeros_like(x))
+            change = merged.values[name].to(x.device) - x
+            m = first.get(name, torch.zeros_like(x)).to(x.device)
             first[name] = self.beta1 * m + (change if self.rule == "momentum" else (1 - self.beta1) * change)
             if self.rule == "momentum":
                 moved[name] = x + self._rate * first[name]
                 continue
-            second[name] = squared(self.rule, second.get(name, torch.full_like(x, self.tau**2)), change, self.beta2)
+            v = second.get(name, torch.full_like(x, self.tau**2)).to(x.device)
+            second[name] = squared(self.rule, v, change, self.beta2)
             moved[name] = x + self._rate * first[name] / (second[name].sqrt() + self.tau)
         return Parameters(moved)
 

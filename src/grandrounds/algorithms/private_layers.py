@@ -65,7 +65,7 @@ class PrivateLayers(Algorithm):
 
     @on_site
     def score(self, site: Site, shared: Parameters, split: str) -> Scores:
-        self.put_together(site, shared)
+        self._judged(site, shared)
         return Scores(site.counts(split))
 
     def finish(self, server: Server, everyone: Cohort) -> None:
@@ -73,7 +73,7 @@ class PrivateLayers(Algorithm):
 
     @on_site
     def save(self, site: Site, shared: Parameters) -> Done:
-        self.put_together(site, shared)
+        self._judged(site, shared)
         site.save()
         return Done()
 
@@ -82,6 +82,11 @@ class PrivateLayers(Algorithm):
         own = TensorState()
         site.recall(PRIVATE, own)
         site.load(replace(shared, values={**shared.values, **own}))
+
+    def _judged(self, site: Site, shared: Parameters) -> None:
+        """Put together anew of layers that were averaged, it has no threshold yet."""
+        self.put_together(site, shared)
+        site.calibrate()
 
     def keep_private(self, site: Site) -> None:
         site.keep(PRIVATE, TensorState(**Parameters.of(site.model, self._private).values))

@@ -68,30 +68,28 @@ class Scaffold(Algorithm):
         before = Parameters.of(server.model)
         server.load(Parameters({name: x + self.step * (weights.values[name] - x) for name, x in before.values.items()}))
         for name, delta in change.values.items():  # c <- c + |S|/N mean(delta c_i); a lost site's c_i is as it was
-            control[name] = control[name] + replied / cohort.registered * delta
+            control[name] = control[name].to(delta.device) + replied / cohort.registered * delta
 
     @on_site
     def train(self, site: Site, parameters: Parameters, control: Tensors) -> Update:
         check(site)
         site.load(parameters)
-        own = TensorState(zeros(site.model))
+        start, own = weights_of(site.model), TensorState(zeros(site.model))
         site.recall(CONTROL, own)
-        start = {name: weight.detach().clone() for name, weight in site.model.named_parameters()}
+        shift = {name: control.values[name].to(x.device) - own[name].to(x.device) for name, x in start.items()}
 
         def correct(model: nn.Module) -> None:  # line 10: g_i(y) - c_i + c
             for name, weight in model.named_parameters():
-                if weight.grad is not None:
-                    weight.grad += control.values[name] - own[name]
+                if name in shift:  # also where this batch has no gradient: line 12 takes all steps to be corrected
+                    weight.grad = shift[name].clone() if weight.grad is None else weight.grad + shift[name]
 
         taken = site.train(before_step=correct)
-        rates = rates_of(site)
+        rates, end = rates_of(site), weights_of(site.model)
         new = {
-            name: own[name] - control.values[name] + (start[name] - weight.detach()) / (taken.steps * rates[name])
-            for name, weight in site.model.named_parameters()
-            if name in own
+            name: (x - end[name]) / (taken.steps * rates[name]) - shift[name] for name, x in start.items()
         }  # line 12, option II
         site.keep(CONTROL, TensorState(new))
-        return Parameters.of(site.model), Tensors({name: new[name] - own[name] for name in new})
+        return Parameters.of(site.model), Tensors({name: new[name] - own[name].to(new[name].device) for name in new})
 
 
 def check(site: Site) -> None:
@@ -104,8 +102,13 @@ def check(site: Site) -> None:
         )
 
 
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of those that are trained."""
+    return {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
+
+
 def zeros(model: nn.Module) -> dict[str, Tensor]:
-    return {name: torch.zeros_like(weight) for name, weight in model.named_parameters() if weight.requires_grad}
+    return {name: torch.zeros_like(weight) for name, weight in weights_of(model).items()}
 
 
 def rates_of(site: Site) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,12 +27,11 @@ class LiveArms(Bars):
         self._done: set[Path] = set()
 
     def __call__(self, arms: Sequence[Arm]) -> None:
-        several = len({arm.folder.parent for arm in arms}) > 1
+        top = Path(os.path.commonpath([arm.folder.parent for arm in arms]))
         for arm in arms:
             if arm.folder in self._done:
                 continue
-            total = arm.config.federation.rounds
-            name = f"{arm.folder.parent.name}/{arm.folder.name}" if several else arm.folder.name
+            total, name = arm.config.federation.rounds, str(arm.folder.relative_to(top))
             finished = (arm.folder / "result.json").exists() and _planned(arm) >= total
             rounds = min(arm.rounds_done(), total)
             if arm.folder not in self._tasks:

@@ -199,9 +199,14 @@ def partition(
     lenient: LenientOption = False,
     scheme: Annotated[str, typer.Option(help=f"How to partition: {', '.join(SCHEMES)}.")] = "iid",
     sites: Annotated[Optional[int], typer.Option(help="How many sites.", min=1)] = None,
-    by: Annotated[Optional[str], typer.Option(help="With --scheme by: hospital, patient, specialty ...")] = None,
+    by: Annotated[
+        Optional[str],
+        typer.Option(
+            help="With --scheme by: hospital, patient, specialty ... With time: the attribute that has the date."
+        ),
+    ] = None,
     alpha: Annotated[
-        Optional[float], typer.Option(help="With --scheme dirichlet: smaller is more skewed.", min=0)
+        Optional[float], typer.Option(help="With --scheme dirichlet or quantity: smaller is more skewed.", min=0)
     ] = None,
     entropy: Annotated[
         Optional[str], typer.Option(help=f"With --scheme structural_entropy, which H: {', '.join(READINGS)}.")

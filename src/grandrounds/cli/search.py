@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from grandrounds.cli.arms import LiveArms
-from grandrounds.cli.compare import arm_names
+from grandrounds.cli.compare import names_in
 from grandrounds.cli.console import out, show_json
 from grandrounds.cli.options import ConfigPath, DataOption, ImportOption, JsonOption, ProcessesOption
 from grandrounds.config.overrides import parse_override
@@ -64,7 +64,7 @@ def search(
     settings = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     loaded = load_config(config, imports=imports or [])
     base = loaded.model_dump(exclude_none=True)
-    names = arm_names(algorithms) if algorithms is not None else [str(base["algorithm"]["name"])]
+    names = names_in(algorithms) if algorithms is not None else [str(base["algorithm"]["name"])]
     check_arms(loaded, names)
     arms = []
     for name in names:
@@ -76,7 +76,7 @@ def search(
                 )
             arms.append(Arm(name, made, out_folder / f"{name}-{number:03d}"))
     with LiveArms() as live:
-        results = run_arms(arms, data or config.parent, processes, live)
+        results = run_arms(arms, data or config.parent, processes, live, reuse=True)
     choices = {
         name: Choice.of(axes, settings, [found for arm, found in zip(arms, results, strict=True) if arm.name == name])
         for name in names

@@ -106,13 +106,14 @@ class Partitioning(Section):
     """[partition]: how train is partitioned over simulated sites."""
 
     scheme: str = "iid"
-    """iid, by (an attribute), dirichlet, structural_entropy."""
+    """iid, by (an attribute), dirichlet (skewed labels), quantity (skewed sizes), time, structural_entropy."""
     sites: int | None = Field(None, ge=1)
     """The number of sites; with the scheme "by" there is one for each value of the attribute."""
     by: str | None = None
-    """The attribute that names a document's site, with the scheme "by"."""
+    """With the scheme "by", the attribute that names a document's site; with "time", the one that has its date, by
+    default `date`."""
     alpha: float | None = Field(None, gt=0)
-    """Alpha of the Dirichlet distribution: the smaller, the more skewed the labels."""
+    """Alpha of the Dirichlet distribution: the smaller, the more skewed the labels, or with "quantity" the sizes."""
     entropy: str | None = None
     """Which H, with structural_entropy: "paper" (default) or "code", as in FedLCC's public code."""
     edges: list[float] | None = None
@@ -282,6 +283,8 @@ class SiteSection(Section):
     """A policy file for this site."""
     encoder: str | None = None
     """The site's own encoder, for algorithms that share no weights."""
+    lora_rank: int | None = Field(None, ge=1)
+    """The rank of this site's adapters instead of model.lora_rank, for `flora`."""
     training: dict[str, Any] = Field(default_factory=dict)
     """Settings of [training] that differ here: another encoder may need another learning rate."""
     attack: Literal["none", "mislead", "unbounded", "scale", "flip", "substitute", "noise", "reverse", "mislabel"] = (
@@ -405,7 +408,17 @@ class Config(Section):
                 f"sites.{name}.task is different, but '{algorithm.name}' needs one task for all; "
                 "with task.name = ner, fedner and local_only let it differ"
             )
+        if site.lora_rank is not None:
+            self.check_own_rank(f"sites.{name}.lora_rank")
         self.task_options_at(name)
+
+    def check_own_rank(self, key: str) -> None:
+        """ConfigError where no site may have a rank of its own."""
+        if self.model.parameter_efficient == "off":
+            raise ConfigError(f"{key} is for adapters: set model.parameter_efficient = 'lora' too")
+        algorithm = self.make_algorithm()
+        if not (algorithm.ranks_may_differ or algorithm.pooled):
+            raise ConfigError(f"{key}: '{algorithm.name}' needs adapters of one rank; take flora, or leave it out")
 
     @property
     def own_labels(self) -> bool:
@@ -649,6 +662,16 @@ def read_settings(config: Config, path: Path) -> Config:
     content = config.model_dump(exclude_none=True)
     for name, own in given["compare"].items():
         content["compare"][name] = {**content["compare"].get(name, {}), **own}
+    return make_config(content)
+
+
+def with_sections(config: Config, path: Path) -> Config:
+    """The config with the sections of another file in place of its own; [compare.<name>] tables are added to them."""
+    content, given = config.model_dump(exclude_none=True), _read(path)
+    if not isinstance(arms := given.pop("compare", {}), dict):
+        raise ConfigError(f"'{path}': compare must hold [compare.NAME] tables")
+    content |= given
+    content["compare"] |= arms
     return make_config(content)
 
 

@@ -1,7 +1,8 @@
 """Dealing out units to sites, to simulate a federation from one corpus.
 
 `iid` shuffles and splits; `by` follows an attribute of the documents, as hospitals do; `dirichlet` skews the
-labels: for every label the sites' shares are drawn from Dir(alpha) (Yurochkin et al., ICML 2019);
+labels: for every label the sites' shares are drawn from Dir(alpha) (Yurochkin et al., ICML 2019); `quantity` skews the
+sizes alone, which are drawn from Dir(alpha) (Li et al., ICDE 2022, Section 4.3); `time` gives each site a period;
 `structural_entropy` skews how tangled the documents are (FedLCC, 2024, Section 3.5).
 """
 
@@ -14,11 +15,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from math import floor, isfinite
 from statistics import fmean
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grandrounds.data.documents import Document
 from grandrounds.data.structural_entropy import READINGS, Spread, check_edges, entropies, interval_of, intervals
@@ -26,6 +29,7 @@ from grandrounds.errors import ConfigError, DataError, unknown
 
 UNITS = ("example", "sentence", "document", "patient", "pair")
 """What may be kept whole."""
+YEAR = re.compile(r"\d{1,4}")
 
 
 @dataclass(frozen=True)
@@ -114,17 +118,36 @@ class Partitioning:
 
 Scheme = Callable[[Sequence[Unit], ReproduceOptions], Partitioning]
 SCHEMES: dict[str, Scheme] = {}
-_OPTIONS: dict[str, frozenset[str]] = {}
+_OPTIONS: dict[str, tuple[str, ...]] = {}
 
 
 def scheme(name: str, *options: str) -> Callable[[Scheme], Scheme]:
     """Register a scheme; `options` are those fields of a wanted that it understands."""
 
     def register(assigned: Scheme) -> Scheme:
-        SCHEMES[name], _OPTIONS[name] = assigned, frozenset(options)
+        SCHEMES[name], _OPTIONS[name] = assigned, options
         return assigned
 
     return register
+
+
+def short_form(text: str) -> dict[str, str | float]:
+    """[partition] from "dirichlet:0.1" or "by:hospital": after the colon is what the scheme goes by."""
+    scheme, colon, value = text.partition(":")
+    if scheme not in SCHEMES:
+        raise ConfigError(unknown("partition scheme", scheme, SCHEMES))
+    own = next((option for option in _OPTIONS[scheme] if option != "sites"), None)
+    if own is None and colon:
+        raise ConfigError(f"the partition '{text}': nothing goes after '{scheme}'")
+    if own is None or (not colon and scheme not in ("by", "dirichlet", "quantity")):
+        return {"scheme": scheme}
+    if own != "alpha" and value:
+        return {"scheme": scheme, own: value}
+    try:
+        return {"scheme": scheme, own: float(value)}
+    except ValueError:
+        example = "by:hospital" if own == "by" else f"{scheme}:0.1"
+        raise ConfigError(f"the partition '{text}' needs partition.{own} after a colon, such as {example}") from None
 
 
 def partition(
@@ -227,9 +250,7 @@ def by_attribute(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitionin
 @scheme("dirichlet", "sites", "alpha")
 def dirichlet(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitioning:
     """For every label, the sites' shares ~ Dir(alpha): a small alpha gives each label to few sites."""
-    names, alpha = wanted.site_names(), wanted.alpha
-    if alpha is None or not (isfinite(alpha) and alpha > 0):
-        raise ConfigError(f"partition.alpha is {alpha}; the scheme 'dirichlet' needs a number above 0")
+    names, alpha = wanted.site_names(), _alpha(wanted, "dirichlet")
     assigned: dict[str, list[int]] = {name: [] for name in names}
     for members in _by_label(units).values():
         shares = wanted.rng.dirichlet(np.full(len(names), alpha))
@@ -239,6 +260,29 @@ def dirichlet(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitioning:
         for site, unit in zip(sites.tolist(), wanted.rng.permutation(members).tolist(), strict=True):
             assigned[names[site]].append(unit)
     return Partitioning(assigned)
+
+
+@scheme("quantity", "sites", "alpha")
+def by_quantity(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitioning:
+    """The sites' shares of all units ~ Dir(alpha), whatever the labels: a small alpha gives most to few sites."""
+    names = wanted.site_names()
+    shares = wanted.rng.dirichlet(np.full(len(names), _alpha(wanted, "quantity")))
+    ends = np.rint(np.cumsum(shares)[:-1] * len(units)).astype(np.int64)
+    return Partitioning(dict(zip(names, _runs(wanted.rng.permutation(len(units)), ends), strict=True)))
+
+
+@scheme("time", "sites", "by")
+def by_time(units: Sequence[Unit], wanted: ReproduceOptions) -> Partitioning:
+    """The oldest units to the first site, the next ones to the second: sizes differ by at most one unit. A patient's
+    documents, if they stay together, count by the first of them."""
+    names, attribute = wanted.site_names(), wanted.by or "date"
+    if len(names) > len(units):
+        raise ConfigError(f"{len(units)} units can't be split over {len(names)} sites; set partition.sites lower")
+    _check_attribute([_attributes(unit) for unit in units], attribute, "time")
+    times = [min(_time(one[attribute], attribute) for one in _attributes(unit)) for unit in units]
+    order = np.array(sorted(range(len(units)), key=lambda place: (times[place], place)), dtype=np.int64)
+    ends = np.arange(1, len(names)) * len(units) // len(names)
+    return Partitioning(dict(zip(names, _runs(order, ends), strict=True)))
 
 
 @scheme("structural_entropy", "sites", "entropy", "edges")
@@ -285,20 +329,54 @@ def _by_label(units: Sequence[Unit]) -> dict[str, list[int]]:
     return dict(sorted(groups.items()))
 
 
-def _by_value(units: Sequence[Unit], attribute: str | None) -> dict[str, list[int]]:
-    known = {name for unit in units for name in unit.attributes}
-    if attribute is None:
-        raise ConfigError("the partition scheme 'by' needs an attribute: set partition.by, for instance to 'hospital'")
+def _alpha(wanted: ReproduceOptions, scheme: str) -> float:
+    alpha = wanted.alpha
+    if alpha is None or not (isfinite(alpha) and alpha > 0):
+        raise ConfigError(f"partition.alpha is {alpha}; the scheme '{scheme}' needs a number above 0")
+    return alpha
+
+
+def _runs(order: NDArray[np.int64], ends: NDArray[np.int64]) -> list[list[int]]:
+    return [run.tolist() for run in np.split(order, ends)]
+
+
+def _attributes(unit: Unit) -> list[Mapping[str, str]]:
+    return [document.attributes for document in unit.documents] or [unit.attributes]
+
+
+def _time(value: str, attribute: str) -> datetime:
+    """A year, a date or a time as ISO 8601 writes it; a time without a zone is taken as UTC."""
+    text = value.strip()
+    try:
+        found = datetime(int(text), 1, 1) if YEAR.fullmatch(text) else datetime.fromisoformat(text)
+    except ValueError:
+        raise DataError(
+            f"the partition scheme 'time' reads '{attribute}' as a year or a date, such as 2021 or 2021-03-28; some "
+            "document has another value"  # which may be a patient's: it is not named
+        ) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _check_attribute(attributes: Sequence[Sequence[Mapping[str, str]]], attribute: str, scheme: str) -> None:
+    """Of each unit those of its documents: all must have this one."""
+    known = {name for some in attributes for one in some for name in one}
     if not known:
         raise ConfigError(f"can't partition by '{attribute}': these documents have no attributes")
     if attribute not in known:
-        raise ConfigError(unknown("document attribute", attribute, known))
-    without = sum(attribute not in unit.attributes for unit in units)
+        hint = "" if scheme == "by" else "; name the one that has the date in partition.by"
+        raise ConfigError(unknown("document attribute", attribute, known) + hint)
+    without = sum(any(attribute not in one for one in some) for some in attributes)
     if without:
         raise DataError(
-            f"{without} of {len(units)} units have no '{attribute}' attribute; "  # not their ids, which may be patients
+            f"{without} of {len(attributes)} units have no '{attribute}' attribute; "  # not ids, which may be patients
             f"known attributes: {', '.join(sorted(known))}"
         )
+
+
+def _by_value(units: Sequence[Unit], attribute: str | None) -> dict[str, list[int]]:
+    if attribute is None:
+        raise ConfigError("the partition scheme 'by' needs an attribute: set partition.by, for instance to 'hospital'")
+    _check_attribute([[unit.attributes] for unit in units], attribute, "by")
     groups: dict[str, list[int]] = {}
     for position, unit in enumerate(units):
         groups.setdefault(unit.attributes[attribute], []).append(position)

@@ -39,6 +39,8 @@ class SiteFile(BaseModel):
     insecure: bool = False
     encoder: str | None = None
     """A folder or hub name: for algorithms that share no weights."""
+    lora_rank: int | None = Field(None, ge=1)
+    """The rank of this site's adapters, for `flora`."""
     policy: str | None = None
     privacy_ledger: str | None = None
     """Where this site notes what it spent on privacy; by default private/privacy.jsonl. Federations that use the same

@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 
 from grandrounds.deployment.terms import Terms
+from grandrounds.federation.contract import changing
 from grandrounds.federation.payloads import MOST_LAYOUT, Expected, Packed, Parameters, PayloadError, unpack
-from grandrounds.federation.state import copy_into, unfrozen
+from grandrounds.federation.state import copy_into
 from grandrounds.tasks.saved import save_model
 
 MODEL = "model"
@@ -34,7 +35,7 @@ class FinalModelFolder:
         before it is used. The folder is then whole, or as before."""
         spec = self.terms.spec(self.terms.config.training, torch.device("cpu"))
         model = spec.initial_model()
-        state = unfrozen(model)
+        state = changing(model, self.terms.config.make_algorithm())
         most = MOST_LAYOUT + sum(value.nbytes for value in state.values())
         counters = frozenset(name for name, value in state.items() if not value.is_floating_point())
         expected = Expected({name: tuple(value.shape) for name, value in state.items()}, integers=counters)

@@ -189,6 +189,9 @@ def _spec(enrolment: Enrolment, documents: Sequence[Document]) -> LearnerSpec:
             f"{enrolment.folder / 'site.toml'}: task is this site's own, but '{terms.config.algorithm['name']}' needs "
             "one task for all"
         )
+    if site.lora_rank is not None:
+        terms.config.check_own_rank(f"{enrolment.folder / 'site.toml'}: lora_rank")
+        spec = spec.with_rank(site.lora_rank)
     if site.encoder is None:
         return spec
     folder = enrolment.folder / site.encoder

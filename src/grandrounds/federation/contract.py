@@ -16,11 +16,14 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, TypeVar, TypeVarTuple
 
+from torch import Tensor, nn
+
 from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.learner import Server, Site
 from grandrounds.federation.payloads import Compression, Parameters, Payload
 from grandrounds.federation.privacy.settings import Unit
 from grandrounds.federation.robust import Aggregation
+from grandrounds.federation.state import unfrozen
 from grandrounds.registry import ALGORITHMS
 from grandrounds.tasks.task import Counts
 
@@ -106,6 +109,8 @@ class Algorithm:
     """The server trains on its public set, for server.epochs of the config."""
     server_epochs: ClassVar[int | None] = None
     """The server's epochs unless the config sets them; None: as many as at sites."""
+    ranks_may_differ: ClassVar[bool] = False
+    """Low-rank adapters of sites may have ranks of their own."""
     weight_by: ClassVar[str] = "examples"
     """What the paper weighs a mean by, unless federation.weight_by says otherwise."""
 
@@ -113,13 +118,17 @@ class Algorithm:
         """Whether a parameter must agree between sites and may travel."""
         return True
 
+    def changes_frozen(self, name: str) -> bool:
+        """Whether its rounds change this parameter of the server's model, though it takes no gradient."""
+        return False
+
     def labels_may_differ(self) -> bool:
         """Whether nothing that depends on a label set travels."""
         return False
 
     def tensors(self, shared: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
-        """Names and shapes of what it sends as `Tensors`, given those of the parameters that it shares: what comes is
-        checked against them before it is used."""
+        """Names and shapes of what it sends as `Tensors`, given those of the parameters that it shares and of adapters:
+        what comes is checked against them before it is used."""
         return {}
 
     def fitted(self, private: Mapping[str, Sequence[str]]) -> Algorithm:
@@ -176,6 +185,12 @@ class Algorithm:
 
     def finish(self, server: Server, everyone: Cohort) -> None:
         """After the last round, with the selected state in place; read-only."""
+
+
+def changing(model: nn.Module, algorithm: Algorithm) -> dict[str, Tensor]:
+    """What of the server's model rounds may change."""
+    state, trained = model.state_dict(), unfrozen(model)
+    return {name: value for name, value in state.items() if name in trained or algorithm.changes_frozen(name)}
 
 
 @typing.dataclass_transform(frozen_default=True)

@@ -43,7 +43,7 @@ from grandrounds.federation.state import (
 from grandrounds.federation.training import Training, make_optimizer, step
 from grandrounds.metrics.outcomes import OUTCOMES, Outcomes, Record, to_bytes
 from grandrounds.models.encoder import Encoder
-from grandrounds.models.lora import check_adapted
+from grandrounds.models.lora import LORA_A, LORA_B, check_adapted
 from grandrounds.tasks.abilities import Bagged, Calibrated, OwnLabels, Redrawn
 from grandrounds.tasks.batching import PerRow, autocast, infer, predict_outputs, training_batches
 from grandrounds.tasks.saved import Trained, save_model
@@ -117,17 +117,24 @@ class LearnerSpec:
     """How the training data were read, where that is known: it is saved with a model."""
     freeze: Sequence[str] = ()
     """Parts that stay as they start."""
+    rank: int | None = None
+    """Of the site's own adapters; None: the federation's."""
 
     @cached_property
     def model_key(self) -> str:
         """Equal for learners whose models have the same shapes and start."""
-        schema = json.dumps(self.task.schema(), sort_keys=True, default=str)
+        schema = json.dumps([self.task.schema(), self.rank], sort_keys=True, default=str)
         return f"{self.encoder.name} {sha256(schema.encode()).hexdigest()[:16]}"
 
     def with_labels_of(self, task: Task) -> LearnerSpec:
         """For a site whose label set is its own: the parts of its model that depend on it start random."""
         assert isinstance(task, OwnLabels)  # the config allows own labels for no other task
         return replace(self, task=task, drawn=task.label_parts())
+
+    def with_rank(self, rank: int) -> LearnerSpec:
+        """For a site whose adapters have another rank: they start random."""
+        assert self.encoder.lora is not None  # by the config
+        return replace(self, encoder=replace(self.encoder, lora=replace(self.encoder.lora, rank=rank)), rank=rank)
 
     def initial_model(self) -> nn.Module:
         """The model before round 1, the same wherever it is built."""
@@ -136,10 +143,14 @@ class LearnerSpec:
         check_adapted(model, self.encoder.lora)
         if self.start is not None:
             given = safetensors.load_file(self.start)
-            fitting = {name: value for name, value in given.items() if name.partition(".")[0] not in self.drawn}
-            model.load_state_dict(fitting, strict=not self.drawn)
+            fitting = {name: value for name, value in given.items() if not self._draws(name)}
+            model.load_state_dict(fitting, strict=len(fitting) == len(given))
         freeze(model, self.freeze)
         return model
+
+    def _draws(self, name: str) -> bool:
+        adapter = self.rank is not None and name.endswith((LORA_A, LORA_B))
+        return adapter or name.partition(".")[0] in self.drawn
 
 
 def freeze(model: nn.Module, parts: Sequence[str]) -> None:

@@ -27,6 +27,7 @@ from grandrounds.federation import quantize
 from grandrounds.federation.quantize import Form
 from grandrounds.federation.rows import Rows, Tables, rows_of, table_names
 from grandrounds.federation.state import unfrozen
+from grandrounds.models.lora import LORA_A, LORA_B
 
 Compression = Literal["fp32", "fp16", "int8"]
 DTYPES = {  # in the order of the wire: safetensors writes the widest types first
@@ -71,6 +72,8 @@ class Expected:
     """Those of the manifest that are embeddings, of which rows may travel."""
     tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Name and shape of what an algorithm sends beside: `Tensors`."""
+    adapted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Layers with low-rank adapters, and how many numbers each gives and takes: `Adapters`."""
 
 
 @dataclass(frozen=True)
@@ -257,6 +260,35 @@ class Tensors(Payload):
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
         values, _ = _unwired(packed, expected.tensors, frozenset())
+        return cls(values)
+
+
+@_kind
+@dataclass(frozen=True)
+class Adapters(Payload):
+    """Low-rank adapters by the name of their weight. Each site chooses the rank of its own."""
+
+    kind: ClassVar[str] = "adapters"
+    values: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, model: nn.Module) -> Self:
+        named = model.named_parameters()
+        return cls({name: weight.detach() for name, weight in named if name.endswith((LORA_A, LORA_B))})
+
+    def pack(self, compression: Compression) -> Packed:
+        return Packed(self.kind, {}, _wired(self.values, {}, compression))
+
+    @classmethod
+    def unpack(cls, packed: Packed, expected: Expected) -> Self:
+        shapes = dict[str, tuple[int, ...]]()
+        for layer, (outputs, inputs) in expected.adapted.items():
+            found, most = packed.tensors.get(layer + LORA_A), min(outputs, inputs)
+            rank = 0 if found is None or found.ndim != 2 else len(found)
+            if not 1 <= rank <= most:
+                raise PayloadError(f"the adapter of {layer!r} must have a rank from 1 to {most}")
+            shapes |= {layer + LORA_A: (rank, inputs), layer + LORA_B: (outputs, rank)}
+        values, _ = _unwired(packed, shapes, frozenset())
         return cls(values)
 
 
@@ -541,7 +573,9 @@ def largest_upload(expected: Expected, examples: int) -> int:
     """Bytes that a payload of a site may have: by what is declared, and for bag scores by how many examples a site has
     at most, since it has no more facts than that."""
     widest = 8  # bytes of an integer; floats have four
-    weights = sum(widest * prod(shape) for shape in (*expected.manifest.values(), *expected.tensors.values()))
+    adapters = ((min(shape), sum(shape)) for shape in expected.adapted.values())
+    shapes = (*expected.manifest.values(), *expected.tensors.values(), *adapters)
+    weights = sum(widest * prod(shape) for shape in shapes)
     indices = sum(widest * expected.manifest[name][0] for name in expected.tables)
     answers = 4 * expected.public[0] * max(expected.classes, 2)
     return weights + indices + answers + examples * (DIGEST_BYTES + 2) + widest * expected.classes + MOST_LAYOUT

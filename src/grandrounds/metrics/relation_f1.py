@@ -49,6 +49,17 @@ def relation_score(counts: Counts, labels: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def macro_f1(counts: Counts, labels: Sequence[str]) -> float:
+    """The mean of the F1 of all classes, None among them, where each example has one class."""
+    tp, fp, fn = ([counts[f"{part}/{label}"] for label in labels[1:]] for part in ("tp", "fp", "fn"))
+    right = counts["right"] - sum(tp)  # of None
+    there, said = (counts["n"] - sum(tp) - sum(wrong) for wrong in (fn, fp))
+    scores = [
+        precision_recall_f1(*of)["f1"] for of in ((right, said - right, there - right), *zip(tp, fp, fn, strict=True))
+    ]
+    return sum(scores) / len(scores)
+
+
 def pair_counts(
     gold: NDArray[np.bool_],
     predicted: NDArray[np.bool_],

@@ -15,6 +15,8 @@ from grandrounds.errors import ConfigError
 
 ADAPTER = "default"
 """What peft calls the only one."""
+LORA_A, LORA_B = (f".lora_{part}.{ADAPTER}.weight" for part in "AB")
+"""How the names of its weights end, after that of the layer."""
 ALSO_CALLED = {"query": ("q_lin", "query_proj"), "value": ("v_lin", "value_proj"), "key": ("k_lin", "key_proj")}
 """By DistilBERT and DeBERTa."""
 

@@ -10,6 +10,7 @@ KINDS = {
     "parameters": "weights of the model",
     "gradients": "gradients of shared weights",
     "tensors": "numbers of the algorithm's own",
+    "adapters": "low-rank adapters of the model",
     "predictions": "predictions for the coordinator's public examples",
     "predicted_labels": "predicted classes of the coordinator's public examples",
     "label_counts": "how many examples have each label",

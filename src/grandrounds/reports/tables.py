@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grandrounds.metrics.score import AUC, F1, LOSS, Objective, Score
+from grandrounds.registry import ALGORITHMS
 from grandrounds.reports.wording import ABSENT, brief, duration, interval, megabytes, probability, score, signed
 from grandrounds.runs.results import Result
 
@@ -61,6 +62,19 @@ class ComparisonRow:
     """Whether it was tested on the same units as the baseline, so that draws are paired."""
     best_is_last: int | None = None
     """Of how many runs the last round was the best one on validation data."""
+    pooled: bool = False
+    """All data in one place: a bound, not a rival."""
+    target: float | None = None
+    """A share of the score of centralised training, where that is an arm."""
+    reached: int | None = None
+    """How many runs reached it; the next three are means over these."""
+    rounds_to_target: float | None = None
+    mb_to_target: float | None = None
+    """Up and down."""
+    seconds_to_target: float | None = None
+    corpus: str | None = None
+    """Where several are compared; the same holds for `partition`."""
+    partition: str | None = None
 
     @property
     def objective(self) -> Objective:
@@ -220,6 +234,7 @@ def _measured(name: str, task: str, results: Sequence[Result]) -> ComparisonRow:
         mb_up=_megabytes(result.bytes_up for result in results),
         mb_down=_megabytes(result.bytes_down for result in results),
         best_is_last=sum(result.best_round == result.rounds for result in results),
+        pooled=getattr(ALGORITHMS.get(results[0].algorithm), "pooled", False),
     )
 
 

@@ -24,7 +24,7 @@ from grandrounds import __version__
 from grandrounds.config.schema import Config
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit
-from grandrounds.federation.contract import Cohort, Registration
+from grandrounds.federation.contract import Cohort, Registration, changing
 from grandrounds.federation.coordinator import (
     AbandonedError,
     Federation,
@@ -385,7 +385,8 @@ class RoundLoop:
             self._save(self.folder.path / "model", model_card(result))
             save_outcomes(self.server, self.folder.path)
             if self._hand_out is not None:
-                self._hand_out(Parameters.of(self.server.model).pack("fp32"), last, self.audit)
+                changed = changing(self.server.model, self.algorithm)
+                self._hand_out(Parameters(changed).pack("fp32"), last, self.audit)
         result = result.model_copy(update={"audit_head": self.audit.head})  # saving models was logged too
         self.folder.finish(result)
         self.audit.close()

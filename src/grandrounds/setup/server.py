@@ -19,6 +19,7 @@ from grandrounds.federation.learner import LearnerSpec, Server, Split
 from grandrounds.federation.payloads import Expected, PublicSet
 from grandrounds.federation.rows import table_names
 from grandrounds.federation.state import unfrozen
+from grandrounds.models.lora import LORA_A, LORA_B, adapted_layers
 from grandrounds.tasks.task import Task
 
 
@@ -80,8 +81,19 @@ def expected_of(
     counters = frozenset(name for name, value in model.state_dict().items() if not value.is_floating_point())
     trained = frozenset(name for name, p in model.named_parameters() if name in manifest and p.requires_grad)
     tables = frozenset(table_names(model)) & manifest.keys()
-    own = algorithm.tensors({name: shape for name, shape in manifest.items() if name in trained})
-    return Expected(manifest, len(task.labels), public, integers=counters, trained=trained, tables=tables, tensors=own)
+    adapters = {name: tuple(p.shape) for name, p in model.named_parameters() if name.endswith((LORA_A, LORA_B))}
+    own = algorithm.tensors({name: shape for name, shape in manifest.items() if name in trained} | adapters)
+    adapted = {name: tuple(layer.base_layer.weight.shape) for name, layer in adapted_layers(model).items()}
+    return Expected(
+        manifest,
+        len(task.labels),
+        public,
+        integers=counters,
+        trained=trained,
+        tables=tables,
+        tensors=own,
+        adapted=adapted,
+    )
 
 
 def warmed_up(config: Config, spec: LearnerSpec, splits: Mapping[str, Split], folder: Path) -> LearnerSpec:

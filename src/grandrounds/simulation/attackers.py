@@ -15,7 +15,7 @@ from torch import Tensor
 from grandrounds.data.documents import Document
 from grandrounds.federation.contract import Registration
 from grandrounds.federation.outgoing import Attack, Leaving, Step
-from grandrounds.federation.payloads import Gradients, Parameters, PredictedLabels, Predictions, Tensors
+from grandrounds.federation.payloads import Adapters, Gradients, Parameters, PredictedLabels, Predictions, Tensors
 from grandrounds.federation.seeds import generator
 from grandrounds.tasks.task import ExtractionTask, Task
 
@@ -115,12 +115,12 @@ def _noise(name: str, value: Tensor) -> Tensor:
 
 
 def _changed(leaving: Leaving, change: Callable[[str, Tensor], Tensor]) -> Leaving:
-    if not isinstance(leaving, Parameters | Gradients | Tensors):
+    if not isinstance(leaving, Parameters | Gradients | Tensors | Adapters):
         return leaving
     values = {
         name: change(name, value) if value.is_floating_point() else value for name, value in leaving.values.items()
     }
-    if isinstance(leaving, Tensors):
+    if isinstance(leaving, Tensors | Adapters):
         return replace(leaving, values=values)
     rows = {name: replace(some, values=change(name, some.values)) for name, some in leaving.rows.items()}
     return replace(leaving, values=values, rows=rows)

@@ -130,6 +130,11 @@ def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     return Simulation(**vars(server), sites=sites)
 
 
+def check_partition(config: Config, base: Path) -> None:
+    """DataError or ConfigError where the corpus can't be read, or partitioned so."""
+    _assigned(config, base)
+
+
 def held_out(config: Config, base: Path) -> list[Document]:
     """The documents that a run of this config is tested on."""
     corpora, examples, assignment = _assigned(config, base)
@@ -227,6 +232,7 @@ class _EncodedCorpora:
         else:
             if spec.encoder is not server.spec.encoder:
                 shapes = self._manifest(spec, algorithm)
+            spec = spec if about.lora_rank is None else spec.with_rank(about.lora_rank)
             # The public set is the server's: a site gets it as the federation sends it.
             splits = {part: split for part, split in theirs.splits.items() if part != "public"}
             splits |= {part: theirs.examples.split(some) for part, some in rows.items()}

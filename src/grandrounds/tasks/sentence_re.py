@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from grandrounds.data.documents import Document, Relation, Span, owned
 from grandrounds.errors import DataError
-from grandrounds.metrics.relation_f1 import relation_counts, relation_score
+from grandrounds.metrics.relation_f1 import macro_f1, relation_counts, relation_score
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair, SentenceOnly
 from grandrounds.models.ranking_cnn import RankingCNN, ranking_loss
@@ -290,7 +290,7 @@ class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
         return relation_counts(features.labels[rows], outputs.argmax(axis=1), self._labels)
 
     def score(self, counts: Counts) -> dict[str, Any]:
-        return relation_score(counts, self._labels)
+        return {**relation_score(counts, self._labels), "f1_macro": macro_f1(counts, self._labels)}
 
     def annotate(
         self,
