@@ -219,7 +219,10 @@ class Rounds(Section):
     """A site is asked no more once it was an outlier in so many rounds, and the log says so; 0: it is always asked.
     Half of the sites at least are always asked."""
     compression: Compression = "fp32"
-    """The compression of uploads; int8 is for predictions."""
+    """The compression of uploads. With "int8" weights and gradients travel as differences in a byte each, weights on
+    their way down, too."""
+    error_feedback: bool = True
+    """With "int8": what rounding takes from weights or gradients stays at the site, and is added to its next upload."""
     secure: bool = False
     """Secure aggregation: what is averaged leaves a site masked, and the coordinator learns the weighted mean alone.
     Needs `grandrounds[secure]`."""
@@ -500,6 +503,8 @@ class Config(Section):
             raise ConfigError(
                 f"federation.compression = '{compression}', but what '{algorithm.name}' uploads travels as {fitting}"
             )
+        if compression != "int8" and not self.federation.error_feedback:
+            raise ConfigError("federation.error_feedback has no effect without federation.compression = 'int8'")
         if self.federation.secure:
             self._check_secure(algorithm)
         task = TASKS[self.task["name"]]

@@ -26,6 +26,7 @@ from grandrounds.errors import ConfigError, GrandRoundsError, unknown
 from grandrounds.federation import quantize
 from grandrounds.federation.quantize import Form
 from grandrounds.federation.rows import Rows, Tables, rows_of, table_names
+from grandrounds.federation.scaled import SCALES, all_grown
 from grandrounds.federation.state import unfrozen
 
 Compression = Literal["fp32", "fp16", "int8"]
@@ -35,6 +36,7 @@ DTYPES = {  # in the order of the wire: safetensors writes the widest types firs
     torch.float32: "F32",
     torch.int32: "I32",
     torch.float16: "F16",
+    torch.int8: "I8",
     torch.uint8: "U8",
 }
 
@@ -71,6 +73,8 @@ class Expected:
     """Those of the manifest that are embeddings, of which rows may travel."""
     tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Name and shape of what an algorithm sends beside: `Tensors`."""
+    base: Mapping[str, Tensor] | None = field(default=None, compare=False)
+    """The weights that differences are to; None: no differences come."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +214,8 @@ class Parameters(Payload):
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
         tables = frozenset(name for name in expected.tables if name + OF_ROWS in packed.tensors)
         values, rows = _unwired(packed, expected.manifest, tables, expected.integers)
+        if SCALES in packed.tensors:
+            return cls(_added(expected, values, rows))
         since = packed.header.get("since", {})
         if not isinstance(since, dict) or since.keys() != rows.keys() or not all(map(_is_digest, since.values())):
             raise PayloadError("rows of weights come with a digest of the table that has the others")
@@ -581,7 +587,7 @@ def _log(p: Tensor) -> Tensor:
 
 def _shrink(tensor: Tensor, compression: Compression) -> Tensor:
     if compression == "int8":
-        raise ConfigError("federation.compression = 'int8' is for predictions; weights travel as fp32 or fp16")
+        raise ConfigError("federation.compression = 'int8' is not for tensors of an algorithm's own")
     return tensor.half() if compression == "fp16" and tensor.dtype == torch.float32 else tensor
 
 
@@ -604,6 +610,11 @@ def _unwired(
 ) -> tuple[dict[str, Tensor], dict[str, Rows]]:
     """What travelled whole, and the rows of these tables; PayloadError where it is not as declared."""
     found, shapes = dict(packed.tensors), dict(manifest)
+    if SCALES in found:
+        try:
+            found = all_grown(found)
+        except ValueError as problem:
+            raise PayloadError(str(problem)) from problem
     for name in tables:
         index = found.get(name + OF_ROWS)
         if index is None or index.ndim != 1 or len(index) > manifest[name][0]:
@@ -620,6 +631,21 @@ def _unwired(
             raise PayloadError(f"{name!r} has {manifest[name][0]} rows, and others came")
         rows[name] = Rows(index, _grow(found.pop(name)))
     return {name: _grow(tensor) for name, tensor in found.items()}, rows
+
+
+def _added(expected: Expected, values: Mapping[str, Tensor], rows: Mapping[str, Rows]) -> dict[str, Tensor]:
+    """Weights, of which the differences came."""
+    if expected.base is None:
+        raise PayloadError("differences came where weights were expected")
+    base = {name: expected.base[name].detach().cpu() for name in (*values, *rows)}
+    whole = {
+        name: base[name] + value if name not in expected.integers else value.to(base[name].dtype)
+        for name, value in values.items()
+    }
+    for name, some in rows.items():
+        whole[name] = base[name].index_add(0, some.index, some.values)
+    _check_finite(whole)
+    return whole
 
 
 def _check_manifest(

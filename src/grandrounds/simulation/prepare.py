@@ -73,6 +73,7 @@ class Simulation(ServerSetup):
             {} if model is None else {self.spec.model_key: model},
             privacy=privacy_runner(config, folder),
             secure=_secure_sites(config, folder / "secure" if memory == 0 else None),
+            error_feedback=config.federation.error_feedback,
         )
 
 
