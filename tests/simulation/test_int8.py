@@ -14,8 +14,12 @@ from torch import Tensor
 import grandrounds
 from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
+from grandrounds.federation.differences import Downlink
 from grandrounds.federation.exchange import Answer, Ask
+from grandrounds.federation.payloads import Parameters
+from grandrounds.federation.rows import Tables
 from grandrounds.simulation.in_process import InProcess
+from grandrounds.simulation.prepare import prepare
 from tests.conftest import TinyConfig, task_for
 from tests.deployment.grids import run_over_grid
 from tests.simulation.crashes import cut, metrics, models, timeless
@@ -111,6 +115,20 @@ def test_noise_of_differential_privacy_comes_first(tiny_config: TinyConfig, tmp_
         json.loads(line)["noise"] for line in spent[1].splitlines()
     ]
     assert metrics(tmp_path / "int8")[0]["epsilon"] == metrics(tmp_path / "fp32")[0]["epsilon"]
+
+
+def test_a_site_with_another_start_refuses_differences(tiny_config: TinyConfig, tmp_path: Path) -> None:
+    config = make_config(content(tiny_config, "fedavg"))
+    simulation = prepare(config, Path(), tmp_path)
+    runner, start = simulation.runner(config, tmp_path, memory=0), simulation.spec.initial_model().state_dict()
+    first, *_ = start
+    other = {**start, first: start[first] + 1}
+    longer = {**start, "surplus": start[first]}
+    for weights, refused in ((start, False), (other, True), (longer, True)):
+        packed = Downlink(Tables(lambda weights=weights: weights), frozenset(), 1).pack(Parameters(weights), 1, 1, 0)
+        ask = Ask("site-01", "fedavg", {}, "train", 1, 1, (packed,), config.digest(), None, "00001.1", ())
+        said = runner.answer(ask).lost or ""
+        assert said.startswith("refused: this site does not start with the server's weights") == refused
 
 
 @pytest.mark.parametrize(

@@ -186,8 +186,8 @@ class SiteRunner:
         expected = self._expected
         for part in ask.message:
             if isinstance(part, Packed) and isinstance(since := part.header.get("since"), str):
-                start = self._tables_of(spec)
-                if not expected.manifest.keys() <= start.start.keys() or since != start.digest_of(named(part)):
+                start, names = self._tables_of(spec), named(part)
+                if not start.start.keys() >= {*names} or since != start.digest_of(names):
                     raise RefusalError("this site does not start with the server's weights: does it have its encoder?")
                 expected = replace(expected, base=start.start)
         return [unpack(part, expected) if isinstance(part, Packed) else part for part in ask.message]
