@@ -262,6 +262,14 @@ class Rounds(Section):
         )
 
 
+class RaySection(Section):
+    """With runtime = "ray"."""
+
+    address: str = "local"
+    """The cluster: "auto" is the one of this machine, HOST:PORT another; "local" starts one here, for this run alone.
+    Corpora, encoder and run folder must be at the same paths on every node."""
+
+
 class SiteSection(Section):
     """[sites.<name>]: a simulated site with its own corpus. If no table has a corpus: settings of sites of the
     partition, by name or pattern ("site-0*")."""
@@ -312,6 +320,9 @@ class Config(Section):
     """Threads per process; part of what makes results repeatable to the bit."""
     workers: int = Field(1, ge=1)
     """Processes that simulate sites; the result has the same bits for any number."""
+    runtime: Literal["processes", "ray"] = "processes"
+    """Where they run: on this machine, or on a Ray cluster. The result has the same bits. Needs `grandrounds[ray]`."""
+    ray: RaySection = RaySection()
     task: dict[str, Any] = Field(default_factory=lambda: {"name": "sentence_re"})
     """The name of the task, and its own options."""
     data: Data = Data()
@@ -616,7 +627,7 @@ class Config(Section):
         """All that the result depends on: not how many processes compute it, nor how long it may go on,
         unless learning rates follow a schedule, or noise must last for all rounds."""
         content = self.complete()
-        for key in ("workers", "compare", "imports"):
+        for key in ("workers", "runtime", "ray", "compare", "imports"):
             content.pop(key)
         for key in ("checkpoint_every", "keep_models", "deadline", "absence", "share_model"):
             content["federation"].pop(key)
