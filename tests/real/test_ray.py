@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import grandrounds
+from grandrounds.registry import ALGORITHMS
 from tests.conftest import TinyConfig, task_for
 from tests.simulation.crashes import Watch, metrics, models, timeless
 
@@ -18,15 +19,31 @@ cluster_utils = pytest.importorskip("ray.cluster_utils")
 pytestmark = pytest.mark.real
 
 
+@pytest.fixture(scope="module", autouse=True)
+def environment() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")
+        patch.setenv("PYTHONPATH", str(Path(grandrounds.__file__).parents[1]))
+        yield
+
+
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cluster() -> Iterator[Any]:
     """Its head has no core for workers."""
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("RAY_worker_niceness", "0")
-    monkeypatch.setenv("PYTHONPATH", str(Path(grandrounds.__file__).parents[1]))
-    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    yield cluster
-    cluster.shutdown()
+    yield from _cluster(0)
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Any]:
+    """A cluster of one."""
+    yield from _cluster(1)
+
+
+def _cluster(cores: int) -> Iterator[Any]:
+    made = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": cores, "include_dashboard": False})
+    yield made
+    made.shutdown()
 
 
 class Kill(Watch):
@@ -56,3 +73,15 @@ def test_a_run_on_two_nodes_of_which_one_is_killed_has_the_bits_of_one_process(
     assert models(tmp_path / "ray") == models(tmp_path / "one")
     assert timeless(metrics(tmp_path / "ray")) == timeless(metrics(tmp_path / "one"))
     assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_every_algorithm_has_the_bits_of_one_process(
+    name: str, node: Any, tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    few = {"iterations": 2} if name == "fedner" else {}
+    content = tiny_config(**{"algorithm": {"name": name, **few}, "federation.rounds": 2, **task_for(name)})
+    grandrounds.run(content, out=tmp_path / "one")
+    grandrounds.run({**content, "runtime": "ray", "ray": {"address": node.address}}, out=tmp_path / "ray")
+    assert models(tmp_path / "ray") == models(tmp_path / "one")
+    assert timeless(metrics(tmp_path / "ray")) == timeless(metrics(tmp_path / "one"))
