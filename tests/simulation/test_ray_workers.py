@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from grandrounds.errors import GrandRoundsError
+from grandrounds.config.schema import make_config
+from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Scores
 from grandrounds.simulation import ray_cluster
 from grandrounds.simulation.ray_cluster import RayWorkers
+from tests.conftest import TinyConfig
 
 SITES = ("charity", "general", "mercy", "university")
 
@@ -160,6 +162,22 @@ def test_a_site_that_ends_every_worker_ends_the_run(monkeypatch: pytest.MonkeyPa
     cluster = Cluster(dies=lambda number, site: site == "mercy")
     with pytest.raises(GrandRoundsError, match="3 workers ended one after the other"):
         answered(cluster, monkeypatch, *SITES)
+
+
+def test_a_cluster_needs_the_runtime_and_one_that_is_not_there_is_said(
+    tiny_config: TinyConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match="has no effect without runtime = 'ray'"):
+        make_config(tiny_config(**{"ray.address": "auto"}))
+
+    def nobody(*given: Any, **named: Any) -> None:
+        raise ConnectionError
+
+    alone = Cluster()
+    monkeypatch.setattr(Cluster, "is_initialized", lambda self: False)
+    monkeypatch.setattr(Cluster, "init", nobody, raising=False)
+    with pytest.raises(GrandRoundsError, match="no Ray cluster at ray.address = 'local'"):
+        answered(alone, monkeypatch, *SITES)
 
 
 def test_what_a_worker_can_not_do_is_said_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -353,6 +353,8 @@ class Config(Section):
         _known("task.name", self.task.get("name", ""), TASKS, "task")
         self.task_options()
         self._check_algorithm()
+        if self.runtime != "ray" and self.ray != RaySection():
+            raise ConfigError("ray.address has no effect without runtime = 'ray'")
         for name, site in self.sites.items():
             self.training_at(name)
             for key in ("format", "options", "map_labels", "validation", "test"):
