@@ -167,7 +167,7 @@ def test_a_site_that_ends_every_worker_ends_the_run(monkeypatch: pytest.MonkeyPa
 def test_a_cluster_needs_the_runtime_and_one_that_is_not_there_is_said(
     tiny_config: TinyConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match="has no effect without runtime = 'ray'"):
+    with pytest.raises(ConfigError, match=r"ray\.address has no effect without runtime = 'ray'"):
         make_config(tiny_config(**{"ray.address": "auto"}))
 
     def nobody(*given: Any, **named: Any) -> None:
@@ -176,7 +176,7 @@ def test_a_cluster_needs_the_runtime_and_one_that_is_not_there_is_said(
     alone = Cluster()
     monkeypatch.setattr(Cluster, "is_initialized", lambda self: False)
     monkeypatch.setattr(Cluster, "init", nobody, raising=False)
-    with pytest.raises(GrandRoundsError, match="no Ray cluster at ray.address = 'local'"):
+    with pytest.raises(GrandRoundsError, match=r"no Ray cluster at ray\.address = 'local'"):
         answered(alone, monkeypatch, *SITES)
 
 
