@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # it needs the package cryptography
 JUDGING = frozenset({Scores, Done})
 """Kinds that tell how good a model is, or that something is done."""
 TAKEN = "taken by rounding"
-"""What a site keeps for its next upload in bytes, by the place in its reply."""
+"""What a site keeps for its next upload in bytes, by the method and the place in its reply."""
 NO_SECRET = b"sites that are simulated have nothing to hide from each other"
 
 
@@ -167,7 +167,7 @@ class SiteRunner:
         after = [pack(self._compression), allowed_by(site_data.policy)]
         parts = reply if isinstance(reply, tuple) else (reply,)
         packed = tuple(
-            send(part, [*before, *hide(place, message), *self._round(site, place, message), *after])
+            send(part, [*before, *hide(place, message), *self._rounding(ask, site, place, message), *after])
             for place, part in enumerate(parts)
         )
         version = ask.start
@@ -192,13 +192,12 @@ class SiteRunner:
                 expected = replace(expected, base=start.start)
         return [unpack(part, expected) if isinstance(part, Packed) else part for part in ask.message]
 
-    def _round(self, site: Site, place: int, message: Sequence[object]) -> Sequence[Step]:
+    def _rounding(self, ask: Ask, site: Site, place: int, message: Sequence[object]) -> Sequence[Step]:
         """Where weights and gradients travel in bytes: the step that rounds them, and keeps what that takes."""
         if self._compression != "int8":
             return []
         got = next((part.values for part in message if isinstance(part, Parameters)), {})
-        name, tables = f"{TAKEN} {place}", self._expected.tables
-        spec = site.spec
+        name, tables, spec = f"{TAKEN}: {ask.method} {place}", self._expected.tables, site.spec
 
         def step(leaving: Leaving) -> Leaving:
             if not isinstance(leaving, Parameters | Gradients):
