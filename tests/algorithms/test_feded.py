@@ -456,11 +456,6 @@ def test_labels_alone_are_the_smallest_upload_and_their_own_kind(
         assert len(metrics(folder)[0]["lost"]) == lost
 
 
-def test_weights_do_not_travel_at_eight_bits(tiny_config: TinyConfig) -> None:
-    with pytest.raises(ConfigError, match="'fedavg' uploads travels as fp32 or fp16"):
-        make_config(tiny_config(**{"federation.compression": "int8"}))
-
-
 def test_the_public_set_is_sent_to_each_site_once_even_through_a_power_cut(
     tiny_config: TinyConfig, tmp_path: Path
 ) -> None:

@@ -223,6 +223,17 @@ def test_a_rehearsal_lists_what_would_leave(hosts: Hosts) -> None:
     assert tables_of_words(enrolment, [replace(upload, tensors={"head.weight": (3, 64)})]) == []
 
 
+def test_a_rehearsal_lists_weights_in_bytes(tmp_path: Path, encoder_folder: Callable[[str], Path]) -> None:
+    hosts = Hosts(tmp_path, encoder_folder("bert"), federation__compression="int8").found_here()
+    enrolment = read_enrolment(hosts.enrolment("mercy"))
+    (upload,) = dry_run(enrolment, read_holding(enrolment, [tmp_path / "mercy.jsonl"], "json"))
+    assert (upload.kind, upload.refused) == ("parameters", "")
+    table, *others = tables_of_words(enrolment, [upload])
+    assert not others
+    pieces = enrolment.terms.encoder.tokenizer.vocab_size
+    assert 0 < upload.tensors[table][0] == upload.tensors[f"{table} rows"][0] < pieces
+
+
 def test_create_and_init_show_the_same_fingerprints(tmp_path: Path, encoder_folder: Callable[[str], Path]) -> None:
     made, root = Hosts(tmp_path, encoder_folder("bert")), tmp_path / "federation"
     with console.out.capture() as captured:

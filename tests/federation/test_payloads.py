@@ -71,7 +71,7 @@ def same(one: Payload, other: Payload) -> bool:
     return bool(plain(one) == plain(other))
 
 
-DTYPES = [torch.float64, torch.int64, torch.float32, torch.int32, torch.float16, torch.uint8]
+DTYPES = [torch.float64, torch.int64, torch.float32, torch.int32, torch.float16, torch.int8, torch.uint8]
 tensors_of_all_types = st.dictionaries(
     st.text(min_size=1, max_size=6).filter(lambda name: name != "__metadata__"),
     st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 12), max_size=2)),
@@ -331,9 +331,9 @@ def test_eight_bits_that_say_more_than_one_in_sum_are_refused() -> None:
         refused(sent, "not on the simplex", expected)
 
 
-def test_eight_bits_are_for_predictions_alone() -> None:
-    with pytest.raises(ConfigError, match="weights travel as fp32 or fp16"):
-        Parameters(WEIGHTS).pack("int8")
+def test_an_algorithms_own_tensors_have_no_eight_bits() -> None:
+    with pytest.raises(ConfigError, match="not for tensors of an algorithm's own"):
+        Tensors({"control": some(3)}).pack("int8")
 
 
 def test_log_probabilities_at_eight_bits_are_log_ratios_to_the_first_class_in_eighths() -> None:

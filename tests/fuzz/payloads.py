@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import random
 from contextlib import suppress
+from dataclasses import replace
 
 import torch
 
 from grandrounds.errors import GrandRoundsError
+from grandrounds.federation.differences import update
 from grandrounds.federation.payloads import Expected, Packed, Parameters, Predictions, largest_upload, unpack
 from grandrounds.federation.rows import Rows
 from tests.data.formats.samples import CHANGES
-from tests.federation.samples import EXPECTED, PAYLOADS, PROBABILITIES
+from tests.federation.samples import EXPECTED, PAYLOADS, PROBABILITIES, WEIGHTS
 
+BASE = {name: torch.zeros_like(value) for name, value in WEIGHTS.items()}
 ROWS = Expected({"w": (9, 2)}, trained=frozenset({"w"}), tables=frozenset({"w"}))
 VALUES = ("0", "-1", "1e999", "NaN", "null", "[]", "{}", '""', "9" * 400, "18446744073709551615", '"\\ud800"', "true")
 
@@ -26,6 +29,7 @@ class Payloads:
         many = PROBABILITIES.repeat(40, 1)  # enough to be deflated
         made += [Predictions(many, "probabilities", "d1").pack("int8")]
         made += [Predictions(PROBABILITIES.clamp(min=1e-3).log(), "log_probabilities", "d1").pack("int8")]
+        made += [update(payload, BASE, frozenset(), {})[0] for payload in (Parameters(WEIGHTS), PAYLOADS["gradients"])]
         return [packed.to_bytes() for packed in made]
 
     def run(self, data: bytes) -> None:
@@ -34,7 +38,7 @@ class Payloads:
             packed = Packed.from_bytes(data, largest_upload(EXPECTED, 100))
             assert packed.nbytes >= 8
             assert len(packed.digest) == 64
-            for expected in (EXPECTED, ROWS):
+            for expected in (replace(EXPECTED, base=BASE), ROWS):
                 with suppress(GrandRoundsError):
                     again = unpack(packed, expected).pack("fp32")
                     unpack(Packed.from_bytes(again.to_bytes()), expected)

@@ -88,8 +88,9 @@ def run(tmp_path: Path, **changes: Any) -> Leak:
     return attack(made, Path(), tmp_path / "run", Silent(), canaries=8, repeated=2)
 
 
-def test_weights_show_every_word_of_a_site(tmp_path: Path) -> None:
-    leak = run(tmp_path)
+@pytest.mark.parametrize("compression", ["fp32", "int8"])
+def test_weights_show_every_word_of_a_site(compression: str, tmp_path: Path) -> None:
+    leak = run(tmp_path, federation__compression=compression)
     assert leak.words is not None
     assert leak.words.right > 0.98
     assert leak.words.chance < 0.5

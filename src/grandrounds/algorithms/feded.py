@@ -33,7 +33,6 @@ from grandrounds import (
 )
 from grandrounds.errors import ConfigError
 from grandrounds.federation.learner import Loss
-from grandrounds.federation.payloads import Compression
 from grandrounds.federation.privacy.settings import Unit
 from grandrounds.federation.quantize import Form
 from grandrounds.federation.shares import FEW, clipped
@@ -94,9 +93,6 @@ class FedED(Algorithm):
 
     def counts_labels(self) -> bool:
         return self.vote == "counts"
-
-    def encodings(self) -> Sequence[Compression]:
-        return ("fp32", "fp16", "int8")
 
     def unaccounted(self, unit: Unit) -> str:
         if unit == "site" and self.vote == "counts":

@@ -10,7 +10,7 @@ site that missed a round has all of them. Heads are averaged.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -20,6 +20,7 @@ from torch import nn
 from grandrounds import Adapters, Cohort, Parameters, Reply, Server, Site, Tensors, algorithm, mean, on_site
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.errors import ConfigError
+from grandrounds.federation.payloads import Compression
 from grandrounds.federation.privacy.settings import Unit
 from grandrounds.federation.state import copy_into
 from grandrounds.models.lora import ADAPTER, LORA_A, LORA_B, adapted_layers
@@ -42,6 +43,9 @@ class FLoRA(FedAvg):
 
     def unaccounted(self, unit: Unit) -> str:
         return "noise is for the mean of A and B, and their product is what is added" if unit == "site" else ""
+
+    def encodings(self) -> Sequence[Compression]:
+        return ("fp32", "fp16")  # tensors of its own travel beside the weights
 
     def not_averaged(self) -> str:
         return "it multiplies each site's adapters, so it must see them"

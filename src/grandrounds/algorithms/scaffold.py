@@ -6,7 +6,7 @@ sites, c_i at site i for its own. Each local step is corrected by c - c_i, which
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 import torch
@@ -27,6 +27,7 @@ from grandrounds import (
     on_site,
 )
 from grandrounds.errors import ConfigError
+from grandrounds.federation.payloads import Compression
 from grandrounds.federation.privacy.settings import Unit
 
 CONTROL = "control"
@@ -45,6 +46,9 @@ class Scaffold(Algorithm):
 
     def unaccounted(self, unit: Unit) -> str:
         return "control variates leave beside the weights, and noise is for weights alone" if unit == "site" else ""
+
+    def encodings(self) -> Sequence[Compression]:
+        return ("fp32", "fp16")  # tensors of its own travel beside the weights
 
     def not_averaged(self) -> str:
         return "it counts who replied: by their share of all sites the server's control variate moves"

@@ -220,7 +220,10 @@ class Rounds(Section):
     """A site is asked no more once it was an outlier in so many rounds, and the log says so; 0: it is always asked.
     Half of the sites at least are always asked."""
     compression: Compression = "fp32"
-    """The compression of uploads; int8 is for predictions."""
+    """The compression of uploads. With "int8" weights and gradients travel as differences in a byte each, weights on
+    their way down, too."""
+    error_feedback: bool = True
+    """With "int8": what rounding takes from weights or gradients stays at the site, and is added to its next upload."""
     secure: bool = False
     """Secure aggregation: what is averaged leaves a site masked, and the coordinator learns the weighted mean alone.
     Needs `grandrounds[secure]`."""
@@ -258,6 +261,14 @@ class Rounds(Section):
             norm_multiple=self.norm_multiple,
             outlier=self.outlier,
         )
+
+
+class RaySection(Section):
+    """With runtime = "ray"."""
+
+    address: str = "local"
+    """The cluster: "auto" is the one of this machine, HOST:PORT another; "local" starts one here, for this run alone.
+    Corpora, encoder and run folder must be at the same paths on every node."""
 
 
 class SiteSection(Section):
@@ -312,6 +323,9 @@ class Config(Section):
     """Threads per process; part of what makes results repeatable to the bit."""
     workers: int = Field(1, ge=1)
     """Processes that simulate sites; the result has the same bits for any number."""
+    runtime: Literal["processes", "ray"] = "processes"
+    """Where they run: on this machine, or on a Ray cluster. The result has the same bits. Needs `grandrounds[ray]`."""
+    ray: RaySection = RaySection()
     task: dict[str, Any] = Field(default_factory=lambda: {"name": "sentence_re"})
     """The name of the task, and its own options."""
     data: Data = Data()
@@ -342,6 +356,8 @@ class Config(Section):
         _known("task.name", self.task.get("name", ""), TASKS, "task")
         self.task_options()
         self._check_algorithm()
+        if self.runtime != "ray" and self.ray != RaySection():
+            raise ConfigError("ray.address has no effect without runtime = 'ray'")
         for name, site in self.sites.items():
             self.training_at(name)
             for key in ("format", "options", "map_labels", "validation", "test"):
@@ -513,6 +529,8 @@ class Config(Section):
             raise ConfigError(
                 f"federation.compression = '{compression}', but what '{algorithm.name}' uploads travels as {fitting}"
             )
+        if compression != "int8" and not self.federation.error_feedback:
+            raise ConfigError("federation.error_feedback has no effect without federation.compression = 'int8'")
         if self.federation.secure:
             self._check_secure(algorithm)
         task = TASKS[self.task["name"]]
@@ -624,7 +642,7 @@ class Config(Section):
         """All that the result depends on: not how many processes compute it, nor how long it may go on,
         unless learning rates follow a schedule, or noise must last for all rounds."""
         content = self.complete()
-        for key in ("workers", "compare", "imports"):
+        for key in ("workers", "runtime", "ray", "compare", "imports"):
             content.pop(key)
         for key in ("checkpoint_every", "keep_models", "deadline", "absence", "share_model"):
             content["federation"].pop(key)

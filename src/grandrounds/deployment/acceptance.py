@@ -8,9 +8,9 @@ from pathlib import Path
 
 import tomli_w
 
-from grandrounds.federation.contract import Algorithm, declared_kinds
+from grandrounds.federation.contract import Algorithm, sent_kinds
 from grandrounds.federation.files import write_whole
-from grandrounds.federation.payloads import Gradients, Payload
+from grandrounds.federation.payloads import Gradients
 from grandrounds.federation.secure.settings import AVERAGED
 from grandrounds.federation.secure_payloads import Agreement, KeyShares, Masked, MaskKeys, OpenedShares
 
@@ -21,11 +21,7 @@ LEAST_BATCH = 4
 def needed_kinds(algorithm: Algorithm, secure: bool = False) -> dict[str, str]:
     """The kinds that its site methods give, each with a sentence on what it is; in a secure sum, those of the masks in
     place of what is averaged."""
-    found: set[type[Payload]] = set()
-    for _, method in inspect.getmembers(type(algorithm), inspect.isfunction):
-        if getattr(method, "__on_site__", False):
-            kinds = declared_kinds(method)
-            found |= set(kinds if isinstance(kinds, tuple) else (kinds,))
+    found = sent_kinds(algorithm)
     if secure and found & {*AVERAGED}:
         found = found - {*AVERAGED} | {MaskKeys, KeyShares, Masked, Agreement, OpenedShares}
     return {kind.kind: inspect.cleandoc(kind.__doc__ or "").replace("\n", " ") for kind in sorted(found, key=str)}

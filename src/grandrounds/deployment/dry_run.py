@@ -17,6 +17,7 @@ from grandrounds.deployment.enrolment import Enrolment
 from grandrounds.deployment.site import Holding
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.coordinator import AbandonedError, Federation, Ledger
+from grandrounds.federation.differences import Downlink
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import Server
 from grandrounds.federation.payloads import Packed
@@ -85,6 +86,7 @@ def dry_run(enrolment: Enrolment, holding: Holding, privacy: PrivacyRunner | Non
             PublicSetCache(state / "public"),
             privacy=privacy,
             secure=SecureSite(secure, InMemory()) if secure else None,
+            error_feedback=config.federation.error_feedback,
         )
         server = Server(spec, dict.fromkeys(("public", "validation", "test"), split), model)
         listener = _Listener(runner, site_data.policy, site_data.registration.site)
@@ -97,6 +99,7 @@ def dry_run(enrolment: Enrolment, holding: Holding, privacy: PrivacyRunner | Non
             terms.digest,
             config.federation.weight_by or algorithm.weight_by,
             largest_share=config.federation.largest_share,
+            downlink=Downlink.of(algorithm, config.federation.compression, server.start, expected.tables, config.seed),
             public=stand_in if algorithm.public_at_sites else None,
             secure=secure,
         )

@@ -159,6 +159,7 @@ def make_runner(enrolment: Enrolment, holding: Holding, say: Callable[[str], Non
         lambda: _secret(state),
         privacy=open_privacy(enrolment),
         secure=_secure_site(enrolment, say),
+        error_feedback=terms.config.federation.error_feedback,
     )
 
 

@@ -131,7 +131,7 @@ def _shared(config: Config, public: tuple[int, str]) -> dict[str, Any]:
     if config.make_algorithm().pooled:
         raise ConfigError(f"'{config.algorithm['name']}' needs all data in one place: it can only be simulated")
     content = config.complete()
-    for own in ("imports", "partition", "sites", "compare", "workers", "device"):
+    for own in ("imports", "partition", "sites", "compare", "workers", "runtime", "ray", "device"):
         content.pop(own)
     content["data"] = {"public": AT_COORDINATOR} if public[0] else {}
     content["model"]["encoder"] = Path(config.model.encoder).name

@@ -154,7 +154,7 @@ class Algorithm:
 
     def encodings(self) -> Sequence[Compression]:
         """How its uploads may be compressed."""
-        return ("fp32", "fp16")
+        return ("fp32", "fp16", "int8")
 
     def protected(self) -> Algorithm:
         """This algorithm as it is by default under [privacy]."""
@@ -224,6 +224,16 @@ def declared_kinds(method: Callable[..., Sent]) -> Kinds:
     """The kind of payload that a site method gives by its annotation, or the kinds where it is a tuple."""
     given = typing.get_type_hints(inspect.unwrap(getattr(method, "__func__", method)))["return"]
     return typing.cast("Kinds", typing.get_args(given) if typing.get_origin(given) is tuple else given)
+
+
+def sent_kinds(made: Algorithm) -> set[type[Payload]]:
+    """All that its site methods give."""
+    found: set[type[Payload]] = set()
+    for _, method in inspect.getmembers(type(made), inspect.isfunction):
+        if getattr(method, "__on_site__", False):
+            kinds = declared_kinds(method)
+            found |= set(kinds if isinstance(kinds, tuple) else (kinds,))
+    return found
 
 
 def make_algorithm(name: str, options: Mapping[str, Any]) -> Algorithm:

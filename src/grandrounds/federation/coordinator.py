@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from grandrounds.errors import ConfigError, GrandRoundsError, foreign
 from grandrounds.federation.audit import Audit, log_payload
 from grandrounds.federation.contract import Algorithm, Cohort, Kinds, Registration, Reply, declared_kinds
+from grandrounds.federation.differences import Downlink
 from grandrounds.federation.exchange import Answer, Ask, Transport, Work
 from grandrounds.federation.payloads import Expected, Packed, Parameters, Payload, PayloadError, PublicSet, unpack
 from grandrounds.federation.privacy.updates import SiteNoise
@@ -93,6 +96,8 @@ class Federation:
     """What sites may look at beside their own data."""
     watch: Callable[[str], None] = lambda site: None
     """Called for each site that has answered."""
+    downlink: Downlink | None = None
+    """How weights go down in bytes; None: as they are."""
     secure: SecureSettings | None = None
     """How what is averaged is summed without the server's seeing a single upload; None: it is not."""
     attempt: Callable[[int, int], str] = fresh_attempt
@@ -115,6 +120,7 @@ class RoundCohort(Cohort):
         self._weights = weights(self.sites, federation.weight_by, federation.largest_share)
         self._aggregation = Aggregation(federation.rule, self._hear_norms, self._noised)
         self._sent: dict[str, Parameters] = {}
+        self._bases: dict[int, Mapping[str, Tensor]] = {}
         self._open: Iterator[Any] = iter(())
 
     def ask_each(self, method: Any, messages: Mapping[str, tuple[Any, ...]]) -> Iterator[Any]:
@@ -124,6 +130,7 @@ class RoundCohort(Cohort):
         if strangers:
             raise KeyError(f"{min(strangers)} is not of this cohort")
         self._sent |= {site: part for site, parts in messages.items() for part in parts if isinstance(part, Parameters)}
+        self._messages, self._bases = messages, {}
         packed: dict[int, Packed] = {}  # what goes to all sites is packed, and its digest taken, once
         if (public := self._federation.public) is not None:
             packed[id(public)] = public.pack("fp32")
@@ -142,7 +149,7 @@ class RoundCohort(Cohort):
     def _ask(self, method: Any, site: str, message: tuple[Any, ...], packed: dict[int, Packed]) -> Ask:
         for part in message:
             if isinstance(part, Payload) and id(part) not in packed:
-                packed[id(part)] = part.pack("fp32")
+                packed[id(part)] = self._pack(part, len(packed))
         algorithm, ledger, public = self._federation.algorithm, self._federation.ledger, self._federation.public
         return Ask(
             site=site,
@@ -159,6 +166,21 @@ class RoundCohort(Cohort):
             public="" if public is None else public.digest,
             public_set=None if site in ledger.holding else packed.get(id(public)),
         )
+
+    def _pack(self, part: Payload, place: int) -> Packed:
+        if isinstance(part, Parameters) and (down := self._federation.downlink) is not None:
+            return down.pack(part, self._round, self.exchange, place)
+        return part.pack("fp32")
+
+    def _expected(self, site: str) -> Expected:
+        """Of a site's reply."""
+        expected, down = self._federation.expected, self._federation.downlink
+        if down is None:
+            return expected
+        sent = next((part for part in self._messages[site] if isinstance(part, Parameters)), None)
+        if id(sent) not in self._bases:
+            self._bases = {id(sent): down.base(sent)}  # most exchanges send all sites the same
+        return replace(expected, base=self._bases[id(sent)])
 
     def _replies(self, method: Any, asks: Sequence[Ask]) -> Iterator[Reply[Any]]:
         kinds, good, failed = declared_kinds(method), 0, list[str]()
@@ -273,9 +295,8 @@ class RoundCohort(Cohort):
         declared = kinds if isinstance(kinds, tuple) else (kinds,)
         if len(answer.payloads) != len(declared):
             raise PayloadError(f"{len(answer.payloads)} payloads came where {len(declared)} were declared")
-        parts = tuple(
-            unpack(part, self._federation.expected, kind) for part, kind in zip(answer.payloads, declared, strict=True)
-        )
+        expected = self._expected(answer.site)
+        parts = tuple(unpack(part, expected, kind) for part, kind in zip(answer.payloads, declared, strict=True))
         if any(isinstance(part, Parameters) and part.rows for part in parts):
             raise PayloadError("weights come whole from a site; only the server sends rows of them")
         payload = parts if isinstance(kinds, tuple) else parts[0]

@@ -27,7 +27,7 @@ from grandrounds.federation.policy import RefusalError
 from grandrounds.federation.privacy.gradients import noisy_gradient
 from grandrounds.federation.privacy.site import Sample, SitePrivacy, grouped
 from grandrounds.federation.quantize import Form
-from grandrounds.federation.rows import Tables, table_names
+from grandrounds.federation.rows import Tables
 from grandrounds.federation.seeds import derive, generator, global_seed
 from grandrounds.federation.state import (
     Flat,
@@ -416,13 +416,8 @@ class Server(Learner):
 
     @cached_property
     def start(self) -> Tables:
-        """The model's embeddings before round 1. Sites have them too, so only changed rows need to be sent."""
-
-        def tables() -> dict[str, Tensor]:
-            model = self.spec.initial_model()
-            return {name: model.state_dict()[name] for name in table_names(model)}
-
-        return Tables(tables)
+        """The model's weights before round 1. Sites have them too, so only what changed needs to be sent."""
+        return Tables(lambda: self.spec.initial_model().state_dict())
 
     def begin(self, round: int) -> None:
         """Begin a round; its random numbers do not depend on earlier rounds."""

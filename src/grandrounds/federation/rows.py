@@ -7,7 +7,7 @@ for itself. A digest of that start goes with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +25,10 @@ class Rows:
     """[rows, width]"""
     since: str = ""
     """Of weights: the digest of the table that has all other rows."""
+
+    def none(self) -> Rows:
+        """None of them."""
+        return Rows(self.index[:0], self.values[:0])
 
     def lerp(self, other: Rows, share: float) -> Rows:
         """self + share (other - self), for rows that one of them has: the bits are those of the whole tables."""
@@ -82,7 +86,7 @@ def rows_of(gradient: Tensor) -> Rows:
 
 
 class Tables:
-    """The tables of a model before round 1."""
+    """The weights of a model before round 1, of which the embeddings are its tables."""
 
     def __init__(self, start: Callable[[], Mapping[str, Tensor]]) -> None:
         self._make = start
@@ -98,6 +102,10 @@ class Tables:
             table = self.start[name].detach().cpu().contiguous()
             self._digests[name] = sha256(table.reshape(-1).view(torch.uint8).numpy().data).hexdigest()[:16]
         return self._digests[name]
+
+    def digest_of(self, names: Iterable[str]) -> str:
+        """Of several of them together."""
+        return sha256("".join(name + self.digest(name) for name in sorted(names)).encode()).hexdigest()[:16]
 
     def changed(self, name: str, table: Tensor) -> Rows | None:
         """The rows that are no longer as they were; None where the whole table takes no more bytes."""

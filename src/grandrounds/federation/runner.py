@@ -6,17 +6,28 @@ A simulation hosts all sites, a worker process some of them, a hospital one: its
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 from grandrounds.federation.contract import Algorithm, Registration, declared_kinds, make_algorithm, site_method
+from grandrounds.federation.differences import named, update
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.learner import LearnerSpec, Site, Split
-from grandrounds.federation.outgoing import Attack, Step, allowed_by, pack, send
-from grandrounds.federation.payloads import Compression, Done, Expected, Packed, Payload, Scores, unpack
+from grandrounds.federation.outgoing import Attack, Leaving, Step, allowed_by, pack, send
+from grandrounds.federation.payloads import (
+    Compression,
+    Done,
+    Expected,
+    Gradients,
+    Packed,
+    Parameters,
+    Payload,
+    Scores,
+    unpack,
+)
 from grandrounds.federation.policy import Policy, RefusalError
 from grandrounds.federation.privacy.runner import PrivacyRunner
 from grandrounds.federation.privacy.site import SitePrivacy
@@ -25,12 +36,15 @@ from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.federation.public_sets import MissingPublicError, PublicSetCache
 from grandrounds.federation.rows import Tables
 from grandrounds.federation.secure.settings import MASKED, masked_kinds
+from grandrounds.federation.state import TensorState
 
 if TYPE_CHECKING:  # it needs the package cryptography
     from grandrounds.federation.secure.site import SecureSite
 
 JUDGING = frozenset({Scores, Done})
 """Kinds that tell how good a model is, or that something is done."""
+TAKEN = "taken by rounding"
+"""What a site keeps for its next upload in bytes, by the method and the place in its reply."""
 NO_SECRET = b"sites that are simulated have nothing to hide from each other"
 
 
@@ -61,8 +75,11 @@ class SiteRunner:
         secret: Callable[[], bytes] = lambda: NO_SECRET,
         privacy: PrivacyRunner | None = None,
         secure: SecureSite | None = None,
+        error_feedback: bool = True,
     ) -> None:
-        """`secure`: what is averaged leaves masked, and not otherwise."""
+        """`secure`: what is averaged leaves masked, and not otherwise. `error_feedback`: what rounding to bytes takes
+        is added to the next upload."""
+        self._error_feedback = error_feedback
         self._public_sets, self._secret, self._privacy, self._secure = public_sets, secret, privacy, secure
         self._algorithm, self._sites, self._expected = algorithm, sites, expected
         self._working = dict(working or {})
@@ -140,16 +157,19 @@ class SiteRunner:
             secret=self._secret,
             least_batch=site_data.policy.least_batch,
             privacy=privacy if privacy is not None and privacy.by_gradient else None,
-            tables=self._tables.setdefault(site_data.spec.model_key, Tables(lambda: self._start(site_data.spec))),
+            tables=self._tables_of(site_data.spec),
         )
         method = site_method(self._algorithm, ask.method)
-        message = [unpack(part, self._expected) if isinstance(part, Packed) else part for part in ask.message]
+        message = self._unpacked(ask, site_data.spec)
         reply = method(site, *message)
         attacks = [] if site_data.attack is None else [site_data.attack(message)]
         before = [*attacks, *self._clip(ask, privacy, message)]
         after = [pack(self._compression), allowed_by(site_data.policy)]
         parts = reply if isinstance(reply, tuple) else (reply,)
-        packed = tuple(send(part, [*before, *hide(place, message), *after]) for place, part in enumerate(parts))
+        packed = tuple(
+            send(part, [*before, *hide(place, message), *self._rounding(ask, site, place, message), *after])
+            for place, part in enumerate(parts)
+        )
         version = ask.start
         if site.kept and ask.commit is not None:
             version = ask.commit
@@ -160,6 +180,42 @@ class SiteRunner:
         if self._privacy is not None and privacy is not None and privacy.drawn and not masked:
             self._privacy.keep(ask, answer)
         return answer
+
+    def _unpacked(self, ask: Ask, spec: LearnerSpec) -> list[object]:
+        """What came with the ask, checked; RefusalError where weights differ from a start that is not this site's."""
+        expected = self._expected
+        for part in ask.message:
+            if isinstance(part, Packed) and isinstance(since := part.header.get("since"), str):
+                start, names = self._tables_of(spec), named(part)
+                if not start.start.keys() >= {*names} or since != start.digest_of(names):
+                    raise RefusalError("this site does not start with the server's weights: does it have its encoder?")
+                expected = replace(expected, base=start.start)
+        return [unpack(part, expected) if isinstance(part, Packed) else part for part in ask.message]
+
+    def _rounding(self, ask: Ask, site: Site, place: int, message: Sequence[object]) -> Sequence[Step]:
+        """Where weights and gradients travel in bytes: the step that rounds them, and keeps what that takes."""
+        if self._compression != "int8":
+            return []
+        got = next((part.values for part in message if isinstance(part, Parameters)), {})
+        name, tables, spec = f"{TAKEN}: {ask.method} {place}", self._expected.tables, site.spec
+
+        def step(leaving: Leaving) -> Leaving:
+            if not isinstance(leaving, Parameters | Gradients):
+                return leaving
+            base = {**self._start(spec), **got} if isinstance(leaving, Parameters) else {}
+            before = TensorState()
+            if self._error_feedback:
+                site.recall(name, before)
+            seeds = spec.seed, site.who, site.round, site.exchange, place
+            packed, taken = update(leaving, base, tables, before, *seeds)
+            if self._error_feedback:
+                site.keep(name, TensorState(taken))
+            return packed
+
+        return [step]
+
+    def _tables_of(self, spec: LearnerSpec) -> Tables:
+        return self._tables.setdefault(spec.model_key, Tables(lambda: self._start(spec)))
 
     def _privacy_of(self, ask: Ask, site_data: SiteData) -> SitePrivacy | None:
         if self._privacy is None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 
+import numpy as np
 import torch
 
 
@@ -21,6 +22,11 @@ def derive(*parts: str | int) -> int:
 
 def generator(*parts: str | int) -> torch.Generator:
     return torch.Generator().manual_seed(derive(*parts))
+
+
+def random_bits(*parts: str | int) -> np.random.Generator:
+    """Many times as fast as torch's, where one draw a weight is needed."""
+    return np.random.Generator(np.random.SFC64(derive(*parts)))
 
 
 @contextmanager

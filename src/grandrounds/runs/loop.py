@@ -32,6 +32,7 @@ from grandrounds.federation.coordinator import (
     RoundCohort,
     check_registrations,
 )
+from grandrounds.federation.differences import Downlink
 from grandrounds.federation.exchange import Transport
 from grandrounds.federation.learner import VALIDATION, Server, save_outcomes
 from grandrounds.federation.payloads import Packed, Parameters
@@ -118,6 +119,13 @@ class RoundLoop:
             rule=config.federation.rule(),
             registered=len(self.sites),
             site_noise=self._site_noise(simulated=terms is None),
+            downlink=Downlink.of(
+                self.algorithm,
+                config.federation.compression,
+                self.server.start,
+                setup.expected.tables,
+                config.seed,
+            ),
             public=setup.public if self.algorithm.public_at_sites else None,
             watch=watcher.answered,
             secure=config.secure_settings,

@@ -1,1 +1,1 @@
-"""A federation on one machine: sites in this process or in several workers."""
+"""A federation on one machine: sites in this process, in several workers, or on a Ray cluster."""

@@ -134,7 +134,9 @@ class Curious:
         self._inner.close()
 
     def _look(self, ask: Ask, answer: Answer) -> None:
-        before = [unpack(part, self.expected) for part in ask.message if isinstance(part, Packed)]
+        start = self._start.state_dict()
+        expected = replace(self.expected, base=start)
+        before = [unpack(part, expected) for part in ask.message if isinstance(part, Packed)]
         weights = self._whole(next((part for part in before if isinstance(part, Parameters)), Parameters({})))
         if self._before is not None and weights:
             self.mean(weights)
@@ -150,10 +152,10 @@ class Curious:
             if packed.kind == Masked.kind:
                 self._before = weights
             if packed.kind == Parameters.kind:
-                uploaded = self._whole(Parameters.unpack(packed, self.expected))
+                begun = {**start, **weights}
+                uploaded = self._whole(Parameters.unpack(packed, replace(expected, base=begun)))
                 if self._table in uploaded:
-                    start = weights.get(self._table, self._start.state_dict()[self._table])
-                    self._changed(_without_decay(uploaded[self._table], start))
+                    self._changed(_without_decay(uploaded[self._table], begun[self._table]))
                 self.last = {**weights, **uploaded}
 
     def mean(self, weights: Mapping[str, Tensor]) -> None:

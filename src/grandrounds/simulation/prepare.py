@@ -5,8 +5,10 @@ Every process of a run builds the same from the same config; only a learnt vocab
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -73,6 +75,7 @@ class Simulation(ServerSetup):
             {} if model is None else {self.spec.model_key: model},
             privacy=privacy_runner(config, folder),
             secure=_secure_sites(config, folder / "secure" if memory == 0 else None),
+            error_feedback=config.federation.error_feedback,
         )
 
 
@@ -107,6 +110,19 @@ def _secure_sites(config: Config, folder: Path | None) -> SecureSite | None:
     return SecureSite(settings, store, from_the_seed(config.seed))
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """A corpus is millions of objects without cycles, which Python's collector would look through again and again."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
+@_without_collector()
 def prepare(config: Config, base: Path, folder: Path) -> Simulation:
     """Read, split, partition and tokenise; DataError or ConfigError before anything is trained."""
     torch.set_num_threads(config.threads)

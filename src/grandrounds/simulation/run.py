@@ -16,6 +16,7 @@ from grandrounds.runs.results import Result
 from grandrounds.setup.server import find_device
 from grandrounds.simulation.in_process import InProcess
 from grandrounds.simulation.prepare import Simulation, prepare, spent_by
+from grandrounds.simulation.ray_cluster import RayWorkers
 from grandrounds.simulation.workers import Workers
 
 
@@ -73,9 +74,12 @@ def run_config(
 
 
 def _transport(config: Config, base: Path, out: Path, simulation: Simulation) -> Transport:
-    if config.workers == 1:
+    if config.workers == 1 and config.runtime == "processes":
         return InProcess(simulation.runner(config, out, memory=1 << 30))
     shutil.rmtree(out / "secure", ignore_errors=True)  # of attempts that were interrupted
+    if config.runtime == "ray":
+        given = config.model_dump(), base.resolve(), out.resolve()
+        return RayWorkers(worker_runner, given, config.workers, config.ray.address, config.threads)
     return Workers(worker_runner, (config.model_dump(), base, out), config.workers, out / "spool")
 
 

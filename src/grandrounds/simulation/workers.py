@@ -10,10 +10,10 @@ import json
 import multiprocessing
 import shutil
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 import torch
@@ -24,40 +24,77 @@ from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Packed
 from grandrounds.federation.runner import SiteRunner
 
+W = TypeVar("W")
+Note = dict[str, Any]
 
-class Workers:
+
+class Pool(Generic[W]):
+    """Workers that answer one ask at a time; answers are given in the order of the asks."""
+
+    def __init__(self) -> None:
+        self._idle: list[W] = []
+
+    def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
+        waiting, busy, arrived = list(reversed(asks)), dict[W, Ask](), dict[str, Note]()
+        for ask in asks:
+            answer = None
+            while answer is None:
+                while self._idle and waiting:
+                    worker, next_ask = self._idle.pop(), waiting.pop()
+                    self._send(worker, next_ask)
+                    busy[worker] = next_ask
+                if ask.site in arrived:
+                    answer = self._answer(ask, arrived.pop(ask.site))
+                    waiting += [] if answer else [ask]
+                    continue
+                for worker in self._finished(busy):
+                    asked = busy.pop(worker)
+                    if (reply := self._receive(worker, asked)) is None:
+                        waiting.append(asked)
+                    else:
+                        arrived[asked.site] = reply
+                        self._idle.append(worker)
+            yield answer
+        self._clear()
+
+    def flush(self) -> None:
+        """Workers keep private state on disk, since the next ask may reach another worker."""
+
+    def _send(self, worker: W, ask: Ask) -> None:
+        raise NotImplementedError
+
+    def _finished(self, busy: Collection[W]) -> Collection[W]:
+        """Wait until at least one of them has something to say, or another became idle."""
+        raise NotImplementedError
+
+    def _receive(self, worker: W, ask: Ask) -> Note | None:
+        """What it says; None where it ended and another must be asked."""
+        raise NotImplementedError
+
+    def _answer(self, ask: Ask, reply: Note) -> Answer | None:
+        """With the payloads, when it is their turn; None where these are gone and the site must be asked again."""
+        raise NotImplementedError
+
+    def _clear(self) -> None:
+        """After an exchange."""
+        raise NotImplementedError
+
+
+class Workers(Pool[Connection]):
     def __init__(self, runner: Callable[..., SiteRunner], given: tuple[Any, ...], count: int, spool: Path) -> None:
         """`runner` is a module's function that makes a worker's runner from plain values."""
+        super().__init__()
         shutil.rmtree(spool, ignore_errors=True)
         spool.mkdir(parents=True)
         self._spool = spool
-        self._connections: list[Connection] = []
         self._processes = []
         for _ in range(count):
             ours, theirs = multiprocessing.Pipe()
             process = subprocesses.start(_serve, subprocesses.name_of(runner), given, theirs, str(spool), daemon=True)
             theirs.close()
-            self._connections.append(ours)
+            self._idle.append(ours)
             self._processes.append(process)
-
-    def exchange(self, asks: Sequence[Ask]) -> Iterator[Answer]:
-        waiting = list(reversed(asks))
-        idle, busy = list(self._connections), dict[Any, str]()
-        arrived: dict[str, dict[str, Any]] = {}
-        for ask in asks:
-            while ask.site not in arrived:
-                while idle and waiting:
-                    connection, next_ask = idle.pop(), waiting.pop()
-                    connection.send_bytes(json.dumps(next_ask.note(self._write)).encode())
-                    busy[connection] = next_ask.site
-                for ready in [connection for connection in self._connections if connection in wait(list(busy))]:
-                    arrived[busy.pop(ready)] = self._receive(ready)
-                    idle.append(ready)
-            yield self._answer(ask, arrived.pop(ask.site))
-        self._clear()
-
-    def flush(self) -> None:
-        """Workers keep private state on disk, since the next ask may reach another worker."""
+        self._connections = list(self._idle)
 
     def close(self) -> None:
         for connection in self._connections:
@@ -67,26 +104,29 @@ class Workers:
             process.join(timeout=5)
         shutil.rmtree(self._spool, ignore_errors=True)
 
+    def _send(self, worker: Connection, ask: Ask) -> None:
+        worker.send_bytes(json.dumps(ask.note(self._write)).encode())
+
     def _write(self, packed: Packed) -> str:
         path = self._spool / packed.digest
         if not path.exists():
             path.write_bytes(packed.to_bytes())
         return packed.digest
 
-    def _receive(self, connection: Any) -> dict[str, Any]:
+    def _finished(self, busy: Collection[Connection]) -> Collection[Connection]:
+        ready = wait(list(busy))
+        return [connection for connection in self._connections if connection in ready]
+
+    def _receive(self, worker: Connection, ask: Ask) -> Note:
         try:
-            reply: dict[str, Any] = json.loads(connection.recv_bytes())
+            reply: Note = json.loads(worker.recv_bytes())
         except (EOFError, ConnectionError) as error:
             raise GrandRoundsError(
                 "a worker process ended by itself, perhaps for want of memory; go on with --resume and fewer workers"
             ) from error
-        if "error" in reply:
-            raise GrandRoundsError(reply["error"])
-        if "bug" in reply:
-            raise RuntimeError("in a worker process:\n" + reply["bug"])
-        return reply
+        return whole(reply)
 
-    def _answer(self, ask: Ask, reply: dict[str, Any]) -> Answer:
+    def _answer(self, ask: Ask, reply: Note) -> Answer:
         payloads = []
         for file in reply["files"]:
             path = self._spool / file
@@ -99,35 +139,60 @@ class Workers:
             path.unlink()
 
 
-def _serve(runner_name: str, given: tuple[Any, ...], connection: Connection, spool: str) -> None:
-    """A worker's life: make the runner once, then answer asks until the parent is gone."""
+def whole(reply: Note) -> Note:
+    """The reply of a worker; what it could not do is an error here."""
+    if "error" in reply:
+        raise GrandRoundsError(reply["error"])
+    if "bug" in reply:
+        raise RuntimeError("in a worker process:\n" + reply["bug"])
+    return reply
+
+
+class Host:
+    """A runner in a process of its own; it is made at the first ask, from plain values."""
+
+    def __init__(self, runner: str, given: tuple[Any, ...]) -> None:
+        self._name, self._given = runner, given
+        self._runner: SiteRunner | None = None
+        self._held: dict[str, Packed] = {}
+
+    def answer(self, note: Note, get: Callable[[str], bytes]) -> tuple[Note, list[bytes]]:
+        """The answer to the ask of a note, and its payloads; `get` finds those of the ask by their digests."""
+        try:
+            if self._runner is None:
+                self._runner = subprocesses.find(self._name)(*self._given)
+            assert self._runner is not None
+            answer = self._runner.answer(self._ask(note, get))
+            self._runner.flush()
+            return {"answer": answer.note()}, [part.to_bytes() for part in answer.payloads]
+        except GrandRoundsError as error:
+            return {"error": str(error)}, []
+        except Exception:
+            return {"bug": traceback.format_exc()}, []
+
+    def _ask(self, note: Note, get: Callable[[str], bytes]) -> Ask:
+        def payload(digest: str) -> Packed:
+            if digest not in self._held:
+                self._held[digest] = Packed.from_bytes(get(digest))
+            return self._held[digest]
+
+        named = {part["payload"] for part in note["message"] if isinstance(part, dict)} | {note["public_set"]}
+        for digest in self._held.keys() - named:
+            del self._held[digest]  # a worker holds what the last ask brought, no more
+        return Ask.of(note, payload)
+
+
+def _serve(runner: str, given: tuple[Any, ...], connection: Connection, spool: str) -> None:
+    """A worker's life: answer asks until the parent is gone."""
     torch.set_num_threads(1)
-    held: dict[str, Packed] = {}
+    host, folder = Host(runner, given), Path(spool)
     try:
-        runner: SiteRunner = subprocesses.find(runner_name)(*given)
         while True:
-            ask = _ask_of(json.loads(connection.recv_bytes()), Path(spool), held)
-            answer = runner.answer(ask)
-            runner.flush()
-            files = [f"{quote(ask.site, safe='')}.{place}.reply" for place in range(len(answer.payloads))]
-            for file, part in zip(files, answer.payloads, strict=True):
-                (Path(spool) / file).write_bytes(part.to_bytes())
-            connection.send_bytes(json.dumps({"files": files, "answer": answer.note()}).encode())
+            note = json.loads(connection.recv_bytes())
+            reply, payloads = host.answer(note, lambda digest: (folder / digest).read_bytes())
+            files = [f"{quote(note['site'], safe='')}.{place}.reply" for place in range(len(payloads))]
+            for file, part in zip(files, payloads, strict=True):
+                (folder / file).write_bytes(part)
+            connection.send_bytes(json.dumps({**reply, "files": files}).encode())
     except EOFError:
         return
-    except GrandRoundsError as error:
-        connection.send_bytes(json.dumps({"error": str(error)}).encode())
-    except Exception:
-        connection.send_bytes(json.dumps({"bug": traceback.format_exc()}).encode())
-
-
-def _ask_of(note: dict[str, Any], spool: Path, held: dict[str, Packed]) -> Ask:
-    def get(digest: str) -> Packed:
-        if digest not in held:
-            held[digest] = Packed.from_bytes((spool / digest).read_bytes())
-        return held[digest]
-
-    named = {part["payload"] for part in note["message"] if isinstance(part, dict)} | {note["public_set"]}
-    for digest in held.keys() - named:
-        del held[digest]  # a worker holds what the last ask brought, no more
-    return Ask.of(note, get)

@@ -7,11 +7,12 @@ import pytest
 pytest.importorskip("dp_accounting", reason="needs grandrounds[privacy]")
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
 from grandrounds.federation.contract import make_algorithm
+from grandrounds.federation.payloads import Compression
 from grandrounds.federation.privacy.settings import Unit
 from grandrounds.registry import ALGORITHMS
 from tests.conftest import TinyConfig, task_for
@@ -95,12 +96,26 @@ def test_what_does_not_go_together_is_refused(own: dict[str, Any], why: str, tin
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "norm_bound", "median", "trimmed", "krum"])
-@pytest.mark.parametrize("compression", ["fp32", "fp16"])
+@pytest.mark.parametrize("compression", get_args(Compression))
 def test_noise_in_each_gradient_goes_with_every_rule_and_rounding(
     aggregate: str, compression: str, tiny_config: TinyConfig
 ) -> None:
     own = {"privacy.unit": "patient", "federation.aggregate": aggregate, "federation.compression": compression}
     assert make_config(tiny_config(**own)).privacy_plan is not None
+
+
+@pytest.mark.parametrize("compression", get_args(Compression))
+def test_the_table_of_compressions_in_the_docs_is_what_is_checked(compression: str, tiny_config: TinyConfig) -> None:
+    cells = []
+    for unit in UNITS:
+        try:
+            make_config(tiny_config(**{"privacy.unit": unit, "federation.compression": compression}))
+            cells.append("yes")
+        except ConfigError as problem:
+            _, _, why = str(problem).partition("' ")
+            cells.append(f"no: it {why.partition(':')[0]}")
+    page = (Path(__file__).parents[3] / "docs" / "explanation" / "privacy.md").read_text(encoding="utf-8")
+    assert f"| `{compression}` | {' | '.join(cells)} |\n" in page
 
 
 @pytest.mark.parametrize("unit", UNITS)

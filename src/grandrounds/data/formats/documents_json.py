@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def _relation(value: object, where: str) -> Relation:
 def _record(value: object, where: str, cls: type) -> dict[str, object]:
     if not isinstance(value, dict):
         raise DataError(f"{where} must be an object")
-    known = [field.name for field in fields(cls)]
+    known, needed = _keys(cls)
     for key in value:
         if key not in known:
             # A key that resembles no field may be text that slipped out of its quotes, so it is not shown.
@@ -112,10 +113,18 @@ def _record(value: object, where: str, cls: type) -> dict[str, object]:
             raise DataError(
                 unknown(f"key in {where}", key, known) if near else f"unknown key in {where}; known: {', '.join(known)}"
             )
-    for field in fields(cls):
-        if field.default is MISSING and field.default_factory is MISSING and field.name not in value:
-            raise DataError(f"{where} lacks '{field.name}'")
+    for key in needed:
+        if key not in value:
+            raise DataError(f"{where} lacks '{key}'")
     return value
+
+
+@cache
+def _keys(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those that a record may have, and those that it must have."""
+    known = fields(cls)
+    needed = (field for field in known if field.default is MISSING and field.default_factory is MISSING)
+    return tuple(field.name for field in known), tuple(field.name for field in needed)
 
 
 def _span(value: object, where: str) -> Span:

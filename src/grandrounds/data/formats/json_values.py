@@ -16,7 +16,7 @@ T = TypeVar("T")
 def load(text: str, cure: str) -> object:
     """A JSON value; `cure` says what the text should have been."""
     with _reported(cure):
-        return json.loads(text, object_pairs_hook=_unique)
+        return _DECODER.decode(text)
 
 
 def numbered(text: str, cure: str, key: str | None = None) -> Iterator[tuple[int, object]]:
@@ -113,9 +113,10 @@ def _not_json(error: json.JSONDecodeError, cure: str) -> DataError:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    if len(dict(pairs)) < len(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
         raise DataError("a key given twice; remove one")
-    return dict(pairs)
+    return found
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique)
@@ -129,10 +130,11 @@ def items(value: object, where: str, item: Callable[[object, str], T]) -> tuple[
 
 
 def pair(value: object, where: str) -> tuple[int, int]:
-    numbers = items(value, where, integer)
-    if len(numbers) != 2:
-        raise DataError(f"{where} must be two whole numbers")
-    return numbers[0], numbers[1]
+    match value:
+        case [int() as first, int() as second] if not isinstance(first, bool) and not isinstance(second, bool):
+            return first, second
+    items(value, where, integer)
+    raise DataError(f"{where} must be two whole numbers")
 
 
 def integer(value: object, where: str) -> int:
@@ -144,6 +146,8 @@ def integer(value: object, where: str) -> int:
 def string(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where} must be a string")
+    if value.isascii():
+        return value
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
