@@ -88,7 +88,9 @@ def cause_of(one: Statement, other: Annotation) -> str:
 
 
 def relation_score(counts: Counts, relations: Sequence[str]) -> dict[str, Any]:
-    """Precision, recall and F1, strict and relaxed, micro and per type; and the causes of errors."""
+    """Precision, recall and F1, strict and relaxed, micro and per type; and the causes of errors: of what was missed as
+    shares of the gold relations, which add up to 1 - recall, and of what is wrong as shares that add up to
+    1 - precision."""
     per_type = {
         relation: {
             **_scored(counts, "", [relation]),
@@ -98,7 +100,9 @@ def relation_score(counts: Counts, relations: Sequence[str]) -> dict[str, Any]:
         for relation in relations
     }
     relaxed = _scored(counts, "relaxed ", relations)
-    causes = {f"{what}_{cause}": counts[f"{what} {cause}"] for what in ("missed", "wrong") for cause in CAUSES}
+    tp, fp, fn = (sum(counts[f"{part}/{relation}"] for relation in relations) for part in PARTS)
+    of = {"missed": max(tp + fn, 1), "wrong": max(tp + fp, 1)}
+    causes = {f"{what}_{cause}": counts[f"{what} {cause}"] / of[what] for what in of for cause in CAUSES}
     return {
         **_scored(counts, "", relations),
         **{f"relaxed_{name}": value for name, value in relaxed.items()},

@@ -31,7 +31,7 @@ from grandrounds.metrics.spans import span_counts, span_score
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.joint import JointModel
 from grandrounds.models.spans import spans_inside
-from grandrounds.tasks.abilities import OwnLabels, PrivateParts, SplitsText
+from grandrounds.tasks.abilities import OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
 from grandrounds.tasks.joint_decoding import FLOOR, PER_WORD, Constraints, candidates, decode, from_rows, to_rows
 from grandrounds.tasks.joint_examples import (
     JointExample,
@@ -102,7 +102,7 @@ class JointReading(Reading):
     model: JointModel
 
 
-class Joint(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
+class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText):
     name: ClassVar[str] = "joint"
     unit: ClassVar[str] = "document"
     finds: ClassVar[str] = "mentions and relations"
@@ -146,6 +146,20 @@ class Joint(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
     def label_parts(self) -> Sequence[str]:
         return ("spans", "relations")
 
+    @classmethod
+    def site_options(cls) -> Collection[str]:
+        return ("annotated",)
+
+    def as_annotated(self, example: JointExample, options: JointOptions) -> JointExample:
+        there = options.annotated
+        return replace(example, entities="entities" in there, relations="relations" in there)
+
+    def annotated_as(self, options: JointOptions) -> Self:
+        return self._with(self.options.model_copy(update={"annotated": options.annotated}))
+
+    def _with(self, options: JointOptions) -> Self:
+        return type(self)(options, self.types, self.relations, self.triples, self.concepts, self._learnt)
+
     # The label set
 
     @classmethod
@@ -165,6 +179,8 @@ class Joint(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
         if triples is None:
             shown = sorted({triple for document in held for triple in triples_of(document)})
             triples = [(head, r, tail) for head, r, tail in shown if r in relations and {head, tail} <= {*types}]
+        if not triples and "relations" in options.annotated:
+            raise ConfigError("no document shows which types of entities are related: name them in task.constraints")
         return cls(options, types, relations, triples, concepts, TextRules.learn(held))
 
     @property
@@ -189,7 +205,7 @@ class Joint(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
         return cls(options, schema["types"], schema["relations"], triples, bool(schema["concepts"]), learnt)
 
     def as_trained(self) -> Self:
-        made = type(self)(self.options, self.types, self.relations, self.triples, self.concepts, self._learnt)
+        made = self._with(self.options)
         made._rules = self._learnt
         return made
 
