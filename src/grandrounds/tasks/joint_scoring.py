@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from grandrounds.data.documents import Document
 from grandrounds.metrics.end_to_end import Annotation, Statement
 from grandrounds.metrics.spans import Span as WordSpan
-from grandrounds.tasks.joint_examples import JointExample
+from grandrounds.tasks.joint_examples import JointExample, ends
 
 
 @dataclass(frozen=True)
@@ -65,3 +66,13 @@ def found_in(windows: Sequence[JointExample], found: Sequence[Found], concepts: 
 def _moved(span: WordSpan, window: JointExample) -> WordSpan:
     first, past, type = span
     return first + window.before, past + window.before, type
+
+
+def annotation_of(document: Document) -> Annotation:
+    """A whole document's, by characters: of gold, or of what any models found one after the other."""
+    spans = [(mention.start, mention.end, mention.type) for mention in document.mentions]
+    relations = []
+    for relation in document.relations:
+        head, tail = (frozenset(spans[m] for m in members) for members in ends(document, relation))
+        relations.append(Statement(relation.type, head, tail))
+    return Annotation(frozenset(spans), list(dict.fromkeys(relations)))
