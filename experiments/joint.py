@@ -5,7 +5,7 @@
 Synthetic hospitals and the encoder `tiny`. First, `joint` and a pipeline of `ner` (spans) and `sentence_re`: alone at a
 site, federated and centralised. All are scored by one function, on whole documents: end to end. Second, three sites of
 which one annotates everything, one only entities and one only relations. Seeds draw weights, batches and the server's
-share; the notes are the same. A run that is there is not repeated, and the JSON is written after each one.
+share; the notes are the same. A run that is there is not repeated, one that was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Runs:
     def result(self, name: str, content: Mapping[str, Any]) -> dict[str, Any]:
         path = self.folder / name / "result.json"
         if not path.exists():
-            grandrounds.run(content, out=self.folder / name)
+            grandrounds.run(content, out=self.folder / name, resume=True)
             print(name, flush=True)
         found: dict[str, Any] = json.loads(path.read_text())
         return found
