@@ -22,6 +22,7 @@ from grandrounds.tasks.joint_scoring import annotation_of
 from grandrounds.tasks.saved import Extractor, load, save_model
 from tests.conftest import corpus, sentence
 from tests.tasks.documents import document, long_document
+from tests.tasks.extractors import small_joint, taught_joint
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def plain(encoder_folder: Callable[[str], Path]) -> Encoder:
 
 
 def made(documents: list[Document] | None = None, **options: Any) -> Joint:
-    return Joint.of(JointOptions(**{"hidden": 8, "span_words": 3, "dropout": 0, **options}), documents or corpus())
+    return small_joint(documents or corpus(), **options)
 
 
 # Labels, constraints, windows
@@ -232,22 +233,9 @@ def test_a_batch_with_nothing_to_learn_can_be_stepped_over(plain: Encoder) -> No
 # What is found
 
 
-def taught(encoder: Encoder, documents: list[Document], **options: Any) -> Extractor:
-    task = made(documents, **{"hidden": 24, **options})
-    torch.manual_seed(0)
-    model = task.model(encoder)
-    features = task.features(task.examples(documents)[0], encoder)
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    for step in range(90):
-        optimizer.zero_grad()
-        task.loss(model, features.batch(np.arange(step % 6, len(features.examples), 6))).backward()
-        optimizer.step()
-    return Extractor(task, encoder, model.eval())
-
-
 @pytest.fixture(scope="module")
 def trained(plain: Encoder) -> Extractor:
-    return taught(plain, corpus(60))
+    return taught_joint(plain, corpus(60))
 
 
 def test_mentions_and_relations_are_learnt_and_found(trained: Extractor) -> None:
@@ -292,7 +280,7 @@ def test_a_threshold_leaves_out_what_scores_lower_and_the_relations_of_it(traine
 
 def test_where_relations_join_concepts_each_pair_counts_once(plain: Encoder) -> None:
     documents = [_by_concept(one) for one in corpus(60)]
-    model = taught(plain, documents, sentences=2)
+    model = taught_joint(plain, documents, sentences=2)
     assert isinstance(model.task, Joint)
     assert model.task.concepts
     twice = _by_concept(_again(corpus(1)[0]))

@@ -28,6 +28,7 @@ from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.end_to_end import relation_counts, relation_score
 from grandrounds.metrics.spans import Span as WordSpan
 from grandrounds.metrics.spans import span_counts, span_score
+from grandrounds.models.crf import words_inside
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.joint import JointModel
 from grandrounds.models.spans import spans_inside
@@ -93,7 +94,8 @@ class JointOptions(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class JointReading(Reading):
-    """`logits` and `pair` are of pairs of spans; `labels` say how these are related."""
+    """`pair` has the states of words, which both heads classify; `logits` are of pairs of spans, and `labels` say how
+    these are related."""
 
     labels: Tensor
     states: Tensor
@@ -314,7 +316,8 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
         scores = joint.spans(states)
         pairs, labels = self._to_learn(scores, batch)
         h = joint.relations.represent(states, pairs)
-        return JointReading(joint.relations(h), h, labels=labels, states=states, spans=scores, model=joint)
+        words = states[words_inside(batch.lengths, states.shape[1])]
+        return JointReading(joint.relations(h), words, labels=labels, states=states, spans=scores, model=joint)
 
     def grade(self, reading: Reading, batch: JointRows) -> Tensor:
         """The cross-entropy of all spans, as the mean over the windows whose mentions are annotated, and that of all
