@@ -17,7 +17,7 @@ from grandrounds.errors import ConfigError, DataError
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.joint import JointModel
 from grandrounds.tasks.joint import ACROSS, BARRED, OTHER_RELATIONS, Joint, JointOptions
-from grandrounds.tasks.joint_decoding import FEWEST, FLOOR, PER_WORD
+from grandrounds.tasks.joint_decoding import FEWEST, FLOOR
 from grandrounds.tasks.joint_scoring import annotation_of
 from grandrounds.tasks.saved import Extractor, load, save_model
 from tests.conftest import corpus, sentence
@@ -318,11 +318,11 @@ def test_of_unannotated_parts_nothing_is_counted(trained: Extractor) -> None:
         assert task.score(counts)["n"] == numbers["relations"]
 
 
-def test_answers_are_three_a_word(plain: Encoder) -> None:
+def test_each_word_has_an_answer(plain: Encoder) -> None:
     task = made()
     batch = batches(task, plain, corpus(3))
     outputs = task.outputs(untrained(task, plain), batch)
-    assert outputs.shape == (PER_WORD * int(batch.lengths.sum()), 4)
+    assert outputs.shape == (int(batch.lengths.sum()), 12)
 
 
 def test_sentences_without_a_candidate_are_read(plain: Encoder) -> None:

@@ -46,10 +46,11 @@ def load(
 ) -> Pipeline:
     """Models that runs saved under `model/` or `models/<site>/` as one extractor; or a pipeline that was saved.
 
-    Models that find mentions (ner, joint) read first, then those that relate them. What scores below `threshold` is left
-    out. A document_re model relates entities within windows of so many sentences, which overlap by half. Mentions that
-    are negated, possible, of the family, historical or conditional are marked as such, unless `assertions` is False.
-    `dictionary` is a file that `grandrounds link build` made of your own names; mentions get their concepts from it.
+    Models that find mentions (ner, joint) read first, then those that relate them. What scores below `threshold` is
+    left out. A document_re model relates entities within windows of so many sentences, which overlap by half. Mentions
+    that are negated, possible, of the family, historical or conditional are marked as such, unless `assertions` is
+    False. `dictionary` is a file that `grandrounds link build` made of your own names; mentions get their concepts from
+    it.
     """
     if not folders:
         raise GrandRoundsError("name the folder of a model: grandrounds.load('runs/first/model')")

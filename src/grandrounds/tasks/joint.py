@@ -33,7 +33,7 @@ from grandrounds.models.encoder import Encoder
 from grandrounds.models.joint import JointModel
 from grandrounds.models.spans import spans_inside
 from grandrounds.tasks.abilities import OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
-from grandrounds.tasks.joint_decoding import FLOOR, PER_WORD, Constraints, candidates, decode, from_rows, to_rows
+from grandrounds.tasks.joint_decoding import FLOOR, Constraints, candidates, decode, from_rows, to_rows
 from grandrounds.tasks.joint_examples import (
     JointExample,
     Stated,
@@ -353,7 +353,7 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
         return next(made), next(made)
 
     def outputs(self, model: nn.Module, batch: JointRows) -> Tensor:
-        """[3 words, 4]: what is found in each window, as joint_decoding.py writes it."""
+        """[words, 12]: what is found in each window, as joint_decoding.py writes it."""
         joint = cast("JointModel", model)
         states = joint.states(batch)
         every = _probabilities(joint.spans(states), batch.lengths)
@@ -380,7 +380,7 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
         self, outputs: NDArray[np.float32], examples: Sequence[JointExample], threshold: float = 0.0
     ) -> list[Found]:
         """By window; of relations those whose ends are found."""
-        ends = PER_WORD * np.cumsum([len(example.words) for example in examples])[:-1]
+        ends = np.cumsum([len(example.words) for example in examples])[:-1]
         windows = []
         for part in np.split(outputs, ends):
             mentions, relations = from_rows(part)

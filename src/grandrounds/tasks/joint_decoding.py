@@ -25,7 +25,7 @@ FLOOR = 0.1
 FEWEST, MOST = 8, 128
 """Candidates of a window: one for every two words, but not fewer or more than these."""
 PER_WORD = 3
-"""Answers for each word of a window: there is room for one mention and for two relations."""
+"""There is room for one mention and for two relations."""
 Words = NDArray[np.int64]
 """[spans, 2]: first word, and past the last."""
 Numbers = NDArray[np.float64]
@@ -107,9 +107,9 @@ def decode(
 
 
 def to_rows(words: Words, likely: Numbers, related: Numbers, decoded: Decoded, room: int) -> NDArray[np.float32]:
-    """[3 room, 4]: mentions, a row each (first word, past the last, type, probability), in `room` rows; then relations
-    (head, tail, relation, probability), the likeliest if there is no room for all. Ends are numbered from 1, so that a
-    row of zeros says nothing."""
+    """[room, 12]: for a window of so many words, end to end, as many mentions (first word, past the last, type,
+    probability), then twice as many relations (head, tail, relation, probability), the likeliest if there is no room
+    for all. Ends are numbered from 1, so that four zeros say nothing."""
     rows = np.zeros((PER_WORD * room, 4), dtype=np.float32)
     kept = np.flatnonzero(decoded.types)[:room]
     place = {span: number for number, span in enumerate(kept.tolist(), start=1)}
@@ -125,14 +125,14 @@ def to_rows(words: Words, likely: Numbers, related: Numbers, decoded: Decoded, r
     found = sorted(found, key=lambda one: -one[3])[: len(rows) - room]
     for row, relation in enumerate(sorted(found), start=room):
         rows[row] = relation
-    return rows
+    return rows.reshape(room, -1)
 
 
 def from_rows(rows: NDArray[np.float32]) -> tuple[list[tuple[int, int, int, float]], list[tuple[int, int, int, float]]]:
     """Mentions, and relations whose ends are places among them; numbered from 0."""
-    room = len(rows) // PER_WORD
-    mentions = [(int(a), int(b), int(type), float(score)) for a, b, type, score in rows[:room] if b]
-    relations = [(int(a) - 1, int(b) - 1, int(type), float(score)) for a, b, type, score in rows[room:] if a]
+    said, room = rows.reshape(-1, 4), len(rows)
+    mentions = [(int(a), int(b), int(type), float(score)) for a, b, type, score in said[:room] if b]
+    relations = [(int(a) - 1, int(b) - 1, int(type), float(score)) for a, b, type, score in said[room:] if a]
     return mentions, relations
 
 

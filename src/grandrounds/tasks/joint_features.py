@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from grandrounds.tasks.joint_decoding import PER_WORD
 from grandrounds.tasks.joint_examples import JointExample
 from grandrounds.tasks.ner_features import PieceFeatures, PieceRows
 
@@ -42,7 +41,8 @@ class JointFeatures:
 
     @property
     def answers(self) -> NDArray[np.int64]:
-        return PER_WORD * self.pieces.said.words
+        """One a word."""
+        return self.pieces.answers
 
     def batch(self, rows: Sequence[int] | NDArray[np.int64]) -> JointRows:
         index = np.asarray(rows, dtype=np.int64)
