@@ -7,7 +7,7 @@ capital letters alike: how mentions get their concepts is not what is scored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grandrounds.data.documents import Document
 from grandrounds.metrics.end_to_end import Annotation, Statement
@@ -68,11 +68,13 @@ def _moved(span: WordSpan, window: JointExample) -> WordSpan:
     return first + window.before, past + window.before, type
 
 
-def annotation_of(document: Document) -> Annotation:
-    """A whole document's, by characters: of gold, or of what any models found one after the other."""
+def annotation_of(document: Document, concepts: bool = False) -> Annotation:
+    """A whole document's, by characters: of gold, or of what any models found one after the other. Where relations join
+    concepts, their ends are the document's entities, also of those that name mentions."""
     spans = [(mention.start, mention.end, mention.type) for mention in document.mentions]
     relations = []
     for relation in document.relations:
-        head, tail = (frozenset(spans[m] for m in members) for members in ends(document, relation))
+        stated = replace(relation, mentions=None) if concepts else relation
+        head, tail = (frozenset(spans[m] for m in members) for members in ends(document, stated))
         relations.append(Statement(relation.type, head, tail))
     return Annotation(frozenset(spans), list(dict.fromkeys(relations)))
