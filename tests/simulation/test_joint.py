@@ -14,10 +14,13 @@ from safetensors.torch import load_file
 import grandrounds
 from grandrounds.config.schema import make_config
 from grandrounds.data.documents import Document
+from grandrounds.deployment.enrolment import read_enrolment
+from grandrounds.deployment.site import read_holding
 from grandrounds.errors import ConfigError
 from grandrounds.simulation.prepare import prepare
 from tests.conftest import JOINT, TinyConfig, corpus, task_for, write_corpus
 from tests.deployment.grids import run_over_grid
+from tests.hosts import Hosts
 from tests.simulation.crashes import metrics, models, timeless
 
 PARTS = {"site-02": {"task": {"annotated": ["entities"]}}, "site-03": {"task": {"annotated": ["relations"]}}}
@@ -145,3 +148,22 @@ def test_heads_are_private_where_hospitals_know_other_entities_and_relations(
     names = [name for name in weights[0] if name.startswith("encoder.encoder")]
     assert all(weights[0][name].equal(weights[1][name]) for name in names)
     assert not weights[0]["spans.first.weight"].equal(weights[1]["spans.first.weight"])
+
+
+def test_a_site_of_its_own_host_says_in_its_file_what_it_annotates(
+    tmp_path: Path, encoder_folder: Callable[[str], Path]
+) -> None:
+    hosts = Hosts(tmp_path, encoder_folder("bert"), task=JOINT).found_here()
+
+    def held(site: str, more: str) -> Any:
+        about = hosts.enrolment(site) / "site.toml"
+        about.write_text(f"{about.read_text()}\n{more}")
+        return read_holding(read_enrolment(hosts.enrolment(site)), [tmp_path / f"{site}.jsonl"], "json").site_data
+
+    partly, whole = held("mercy", 'task.annotated = ["relations"]'), held("charity", "")
+    found = {(one.entities, one.relations) for one in partly.splits["train"].features.examples}
+    assert found == {(False, True)}
+    assert partly.registration.labels == whole.registration.labels
+    assert partly.registration.manifest == whole.registration.manifest
+    with pytest.raises(ConfigError, match="task is this site's own, but 'fedavg' needs one task"):
+        held("general", "task.hidden = 4")
