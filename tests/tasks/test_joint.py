@@ -16,8 +16,9 @@ from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.joint import JointModel
-from grandrounds.tasks.joint import ACROSS, BARRED, OTHER_RELATIONS, Joint, JointOptions
+from grandrounds.tasks.joint import ACROSS, BARRED, OTHER_RELATIONS, SECOND, Joint, JointOptions
 from grandrounds.tasks.joint_decoding import FEWEST, FLOOR
+from grandrounds.tasks.joint_pairs import pairs_to_learn
 from grandrounds.tasks.joint_scoring import annotation_of
 from grandrounds.tasks.saved import Extractor, load, save_model
 from tests.conftest import corpus, sentence
@@ -102,6 +103,9 @@ def test_what_can_t_be_found_is_counted() -> None:
     assert barred.examples(corpus(8))[1] == {BARRED: 2}
     some = made(relations=["TeRP"])
     assert some.examples(corpus(8))[1] == {OTHER_RELATIONS: 2}
+    twice = corpus(1)[0]
+    twice = replace(twice, relations=(*twice.relations, replace(twice.relations[0], type="TeRP")))
+    assert made([twice]).examples([twice])[1] == {SECOND: 1}
     with pytest.raises(DataError, match="'TrIP' is not in the label set"):
         made([one for one in corpus() if not any(r.type == "TrIP" for r in one.relations)]).examples(corpus(8))
 
@@ -198,7 +202,7 @@ def test_what_is_not_annotated_makes_no_loss(plain: Encoder) -> None:
     batch = batches(relations, plain, documents)
     reading = relations.read(model, batch)
     gold = {(tuple(m[1:3]), m[0]) for m in batch.mentions.tolist()}
-    pairs, _ = relations._to_learn(reading.spans, batch)
+    pairs, _ = pairs_to_learn(reading.spans, batch, relations.constraints)
     assert all((tuple(p[1:3]), p[0]) in gold and (tuple(p[3:5]), p[0]) in gold for p in pairs.tolist())
     expected = -log_softmax(reading.logits)[range(len(reading.labels)), reading.labels.numpy()].sum() / len(documents)
     loss = relations.grade(reading, batch)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
@@ -31,9 +30,8 @@ from grandrounds.metrics.spans import span_counts, span_score
 from grandrounds.models.crf import words_inside
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.joint import JointModel
-from grandrounds.models.spans import spans_inside
 from grandrounds.tasks.abilities import OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
-from grandrounds.tasks.joint_decoding import FLOOR, Constraints, candidates, decode, from_rows, to_rows
+from grandrounds.tasks.joint_decoding import Constraints, from_rows
 from grandrounds.tasks.joint_examples import (
     JointExample,
     Stated,
@@ -44,6 +42,7 @@ from grandrounds.tasks.joint_examples import (
     window_example,
 )
 from grandrounds.tasks.joint_features import JointFeatures, JointRows
+from grandrounds.tasks.joint_pairs import answers, pairs_to_learn
 from grandrounds.tasks.joint_scoring import Found, found_in, gold_of
 from grandrounds.tasks.ner import entity_types, known_mentions, without_mentions
 from grandrounds.tasks.ner_coding import Overlaps, SpanCoding
@@ -56,6 +55,7 @@ Part = Literal["entities", "relations"]
 OTHER_RELATIONS = "relations of types, or between mentions, that task.relations or task.labels leave out"
 ACROSS = "relations that no window holds (task.sentences): they count as missed"
 BARRED = "relations between types that task.constraints does not join: they count as missed"
+SECOND = "second relations of a pair of mentions, which has one: they count as missed"
 ENTITY = "entity "
 """Before the names of what is counted of mentions."""
 
@@ -230,6 +230,7 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
                 before += len(window.words)
         for example in examples:
             warnings.update(self.coding.unsaid(example.gold, len(example.words)))
+            warnings[SECOND] += sum(len(relations) - 1 for relations in self._related(example).values())
         return examples, dict(+warnings)
 
     def _stated(self, document: Document, known: Sequence[Mention], warnings: Counter[str]) -> list[Stated]:
@@ -288,20 +289,25 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
             _numbers([(first, past, self._type_ids[type]) for first, past, type in example.within], 3)
             for example in examples
         ]
-        return JointFeatures(pieces, examples, mentions, [_numbers(self._related(e), 3) for e in examples])
+        facts = [
+            _numbers([(*pair, relations[0]) for pair, relations in self._related(example).items()], 3)
+            for example in examples
+        ]
+        return JointFeatures(pieces, examples, mentions, facts)
 
-    def _related(self, example: JointExample) -> list[tuple[int, int, int]]:
-        """Head and tail, as places in the window's mentions, and relation: a pair has one, its first."""
+    def _related(self, example: JointExample) -> dict[tuple[int, int], list[int]]:
+        """The relations of each pair, head and tail as places in the window's mentions."""
         spans = example.within
         place = {span: i for i, span in enumerate(spans)}
-        related: dict[tuple[int, int], int] = {}
+        related: dict[tuple[int, int], list[int]] = {}
         for fact in example.facts:
             for head in (place[span] for span in fact.head if span in place):
                 for tail in (place[span] for span in fact.tail if span in place):
                     pair = (head, tail) if self.options.ordered or head < tail else (tail, head)
-                    if self._may(spans[head], fact.type, spans[tail]):
-                        related.setdefault(pair, self._relation_ids[fact.type])
-        return [(*pair, relation) for pair, relation in related.items()]
+                    relation = self._relation_ids[fact.type]
+                    if self._may(spans[head], fact.type, spans[tail]) and relation not in related.get(pair, ()):
+                        related.setdefault(pair, []).append(relation)
+        return related
 
     # The network, its loss and its answers
 
@@ -314,7 +320,7 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
         joint = cast("JointModel", model)
         states = joint.states(batch)
         scores = joint.spans(states)
-        pairs, labels = self._to_learn(scores, batch)
+        pairs, labels = pairs_to_learn(scores, batch, self.constraints)
         h = joint.relations.represent(states, pairs)
         words = states[words_inside(batch.lengths, states.shape[1])]
         return JointReading(joint.relations(h), words, labels=labels, states=states, spans=scores, model=joint)
@@ -331,46 +337,9 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
             loss = loss + entropy / batch.relations.sum()
         return loss
 
-    def _to_learn(self, scores: Tensor, batch: JointRows) -> tuple[Tensor, Tensor]:
-        """[pairs, 5] and [pairs]: the pairs to learn from, as PairClassifier reads them, and how they are related. They
-        are of the mentions and, where all of these are annotated, of other spans that the model takes for mentions: so
-        it learns not to relate what is none."""
-        likely, mentions, facts = _probabilities(scores, batch.lengths), *map(_array, (batch.mentions, batch.facts))
-        pairs, labels = [np.zeros((0, 5), dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-        for row in torch.nonzero(batch.relations).flatten().tolist():
-            words, types = np.split(mentions[mentions[:, 0] == row, 1:], [2], axis=1)
-            stated = facts[facts[:, 0] == row, 1:]
-            if batch.entities[row]:
-                others = _others(candidates(likely[row], int(batch.lengths[row])), words)
-                types = np.concatenate([types.ravel(), _of(likely[row], others)[:, 1:].argmax(axis=1) + 1])
-                words = np.concatenate([words, others])
-            asked = self.constraints.pairs(words, np.eye(len(self.types) + 1, dtype=bool)[types.ravel()])
-            related = np.zeros((len(words), len(words)), dtype=np.int64)
-            related[stated[:, 0], stated[:, 1]] = stated[:, 2]
-            pairs.append(_placed(row, words, asked))
-            labels.append(related[asked[:, 0], asked[:, 1]])
-        made = (torch.from_numpy(np.concatenate(parts)).to(scores.device) for parts in (pairs, labels))
-        return next(made), next(made)
-
     def outputs(self, model: nn.Module, batch: JointRows) -> Tensor:
         """[words, 12]: what is found in each window, as joint_decoding.py writes it."""
-        joint = cast("JointModel", model)
-        states = joint.states(batch)
-        every = _probabilities(joint.spans(states), batch.lengths)
-        lengths = batch.lengths.tolist()
-        words = [candidates(some, length) for some, length in zip(every, lengths, strict=True)]
-        likely = [_of(some, spans) for some, spans in zip(every, words, strict=True)]
-        asked = [self.constraints.pairs(spans, some >= FLOOR) for spans, some in zip(words, likely, strict=True)]
-        pairs = [_placed(row, *both) for row, both in enumerate(zip(words, asked, strict=True))]
-        h = joint.relations.represent(states, torch.from_numpy(np.concatenate(pairs)).to(states.device))
-        scored = _array(joint.relations(h).double().softmax(dim=1))
-        rows = []
-        for row, part in enumerate(np.split(scored, np.cumsum([len(some) for some in asked])[:-1])):
-            related = np.zeros((len(words[row]), len(words[row]), scored.shape[1]))
-            related[asked[row][:, 0], asked[row][:, 1]] = part
-            decoded = decode(words[row], likely[row], related, self.constraints, self.options.overlaps)
-            rows.append(to_rows(words[row], likely[row], related, decoded, lengths[row]))
-        return torch.from_numpy(np.concatenate(rows)).to(states.device)
+        return answers(cast("JointModel", model), batch, self.constraints, self.options.overlaps)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """As they are: what was found, with its probability."""
@@ -457,34 +426,6 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
 def _check_reads(encoder: Encoder) -> None:
     if encoder.config.model_type == "words":
         raise ConfigError("the task joint reads a transformer, and model.encoder = 'words' is none; name one")
-
-
-def _probabilities(scores: Tensor, lengths: Tensor) -> NDArray[np.float64]:
-    """[windows, words, lengths, types], 0 where there is no span."""
-    outside = ~spans_inside(lengths, scores)[..., None]
-    return _array(scores.detach().double().softmax(dim=-1).masked_fill(outside, 0))
-
-
-def _array(values: Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = values.detach().cpu().numpy()
-    return array
-
-
-def _of(likely: NDArray[np.float64], words: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[spans, types]: what a window's spans may be."""
-    found: NDArray[np.float64] = likely[words[:, 0], words[:, 1] - words[:, 0] - 1]
-    return found
-
-
-def _others(words: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The spans that are not among those known."""
-    found: NDArray[np.int64] = words[~(words[:, None] == known).all(axis=2).any(axis=1)]
-    return found
-
-
-def _placed(row: int, words: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[pairs, 5]: pairs of a window's spans as PairClassifier reads them."""
-    return np.insert(words[pairs].reshape(-1, 4), 0, row, axis=1)
 
 
 def _numbers(rows: Sequence[tuple[int, ...]], width: int) -> NDArray[np.int64]:
