@@ -58,6 +58,7 @@ def test_constraints_are_read_off_the_corpora_and_saved(plain: Encoder, tmp_path
     [
         ({"constraints": [("drug", "TrIP", "problem")]}, "knows no relation 'TrIP' from 'drug' to 'problem'"),
         ({"constraints": [("test", "eases", "problem")]}, "knows no relation 'eases'"),
+        ({"labels": ["problem", "treatment", *map(str, range(400))]}, "402 entity types and 2 relations are too many"),
         ({"labels": ["TrIP", "problem"]}, "'TrIP' is a type of mentions and of relations"),
         ({"relations": ["None"]}, "can't be a relation type"),
         ({"labels": ["test", "treatment"]}, "no document shows which types of entities are related"),

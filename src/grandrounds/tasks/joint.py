@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -56,6 +57,8 @@ OTHER_RELATIONS = "relations of types, or between mentions, that task.relations 
 ACROSS = "relations that no window holds (task.sentences): they count as missed"
 BARRED = "relations between types that task.constraints does not join: they count as missed"
 SECOND = "second relations of a pair of mentions, which has one: they count as missed"
+MOST_TRIPLES = 200_000
+"""Of types and relations: memory grows with them, and a saved model is a stranger's."""
 ENTITY = "entity "
 """Before the names of what is counted of mentions."""
 
@@ -129,7 +132,13 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
         self.constraints = Constraints(self._allowed(), options.ordered)
 
     def _allowed(self) -> NDArray[np.bool_]:
-        allowed = np.zeros((len(self.types) + 1, len(self.relations) + 1, len(self.types) + 1), dtype=bool)
+        shape = len(self.types) + 1, len(self.relations) + 1, len(self.types) + 1
+        if prod(shape) > MOST_TRIPLES:
+            raise ConfigError(
+                f"{len(self.types)} entity types and {len(self.relations)} relations are too many to decide together: "
+                "drop some with data.map_labels, or take ner and a relation task"
+            )
+        allowed = np.zeros(shape, dtype=bool)
         for head, relation, tail in self.triples:
             if relation not in self._relation_ids or not {head, tail} <= self._type_ids.keys():
                 raise ConfigError(
