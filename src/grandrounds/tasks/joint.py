@@ -56,7 +56,7 @@ Part = Literal["entities", "relations"]
 OTHER_RELATIONS = "relations of types, or between mentions, that task.relations or task.labels leave out"
 ACROSS = "relations that no window holds (task.sentences): they count as missed"
 BARRED = "relations between types that task.constraints does not join: they count as missed"
-SECOND = "second relations of a pair of mentions, which has one: they count as missed"
+SECOND = "second relations of a pair of mentions, which has one"
 MOST_TRIPLES = 200_000
 """Of types and relations: memory grows with them, and a saved model is a stranger's."""
 ENTITY = "entity "

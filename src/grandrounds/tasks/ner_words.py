@@ -70,6 +70,7 @@ def _places(
     starts, ends = [word.start for word in words], [word.end for word in words]
     begins = [0, *accumulate(counts)][:-1]
     where: list[dict[int, WordSpan]] = [{} for _ in counts]
+    taken = set[tuple[int, WordSpan]]()
     for place, mention in enumerate(mentions):
         warnings[IN_PIECES] += bool(mention.fragments)
         first, past = bisect_right(ends, mention.start), bisect_left(starts, mention.end)
@@ -85,6 +86,7 @@ def _places(
         span = (first - begins[sentence], past - begins[sentence], mention.type)
         warnings[ACROSS] += span[1] > counts[sentence]
         warnings[WIDENED] += starts[first] < mention.start or mention.end < ends[past - 1]
-        warnings[TWICE] += span in where[sentence].values()
+        warnings[TWICE] += (sentence, span) in taken
+        taken.add((sentence, span))
         where[sentence][place] = span
     return where
