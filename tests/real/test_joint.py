@@ -14,6 +14,7 @@ from tests.real.corpora import DATA
 
 pytestmark = pytest.mark.real
 ABSTRACT = {"sentences": 40}
+UNORDERED = {**ABSTRACT, "ordered": False}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ ABSTRACT = {"sentences": 40}
         (
             "biored/Train.PubTator",
             "pubtator",
-            {**ABSTRACT, "ordered": False},
+            UNORDERED,
             400,
             43,
             True,
