@@ -117,6 +117,16 @@ def test_words_are_no_transformer_s(plain: Encoder) -> None:
         made().model(words)
 
 
+def test_a_question_is_the_text_alone(plain: Encoder) -> None:
+    task = made()
+    example = task.examples(corpus(1))[0][0]
+    asked = task.from_question(task.question(example))
+    assert (asked.text, asked.words, asked.gold, asked.facts) == (example.text, example.words, (), ())
+    assert task.loss(untrained(task, plain), task.features([asked], plain).batch([0])).item() == 0
+    with pytest.raises(DataError, match="not one of joint; has the server another task"):
+        task.from_question({"text": "a"})
+
+
 # Losses
 
 

@@ -45,7 +45,7 @@ from grandrounds.tasks.joint_examples import (
 from grandrounds.tasks.joint_features import JointFeatures, JointRows
 from grandrounds.tasks.joint_pairs import answers, pairs_to_learn
 from grandrounds.tasks.joint_scoring import Found, found_in, gold_of
-from grandrounds.tasks.ner import entity_types, known_mentions, without_mentions
+from grandrounds.tasks.ner import entity_types, known_mentions, text_of_question, without_mentions
 from grandrounds.tasks.ner_coding import Overlaps, SpanCoding
 from grandrounds.tasks.ner_features import Answers, PieceFeatures
 from grandrounds.tasks.ner_pieces import pieces_of
@@ -281,7 +281,8 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
         return {"text": example.text, "words": example.words}
 
     def from_question(self, question: Mapping[str, Any]) -> JointExample:
-        raise DataError("a site was sent a public set, and nothing that learns the task joint looks at one")
+        text, words = text_of_question(question, self.name)
+        return JointExample(0, 0, NONE, text, 0, words, (), before=0, facts=(), entities=False, relations=False)
 
     def label_counts(self, features: JointFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Mentions and relations of each type; for None, windows without any."""

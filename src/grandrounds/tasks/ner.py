@@ -255,12 +255,7 @@ class NER(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
         return {"text": example.text, "words": example.words}
 
     def from_question(self, question: Mapping[str, Any]) -> SentenceExample:
-        try:
-            text, words = str(question["text"]), tuple(Span(int(start), int(end)) for start, end in question["words"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError("an example of the public set is not one of ner; has the server another task?") from error
-        if not words or not all(0 <= start < end <= len(text) for start, end in words):
-            raise DataError("an example of the public set has no words, or words outside of its text")
+        text, words = text_of_question(question, self.name)
         return SentenceExample(0, 0, NONE, text, 0, words, ())
 
     def label_counts(self, features: WordFeatures | PieceFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -405,6 +400,17 @@ def entity_types(options_labels: Sequence[str] | None, documents: Iterable[Docum
     if len(set(types)) < len(types):
         raise ConfigError("task.labels names an entity type twice; name each once")
     return list(types)
+
+
+def text_of_question(question: Mapping[str, Any], task: str) -> tuple[str, tuple[Span, ...]]:
+    """The text of an example of the public set, and its words."""
+    try:
+        text, words = str(question["text"]), tuple(Span(int(start), int(end)) for start, end in question["words"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"an example of the public set is not one of {task}; has the server another task?") from error
+    if not words or not all(0 <= start < end <= len(text) for start, end in words):
+        raise DataError("an example of the public set has no words, or words outside of its text")
+    return text, words
 
 
 def without_mentions(document: Document) -> Document:
