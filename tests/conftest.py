@@ -203,6 +203,7 @@ PLAIN_SGD = {
     "batch_size": 8,
 }
 DOCUMENT_RE = {"name": "document_re", "block": 16}
+JOINT = {"name": "joint", "hidden": 24, "span_words": 4}
 DISTANT_RE = {"name": "distant_re", "dropout": 0.1, "precision_at": [5, 10]}
 
 

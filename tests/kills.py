@@ -14,7 +14,7 @@ import tomli_w
 
 from grandrounds.federation.audit import verify
 from tests.cli.commands import Running, run, start
-from tests.conftest import DISTANT_RE, DOCUMENT_RE
+from tests.conftest import DISTANT_RE, DOCUMENT_RE, JOINT
 from tests.simulation.crashes import models
 
 ROUNDS = 6
@@ -26,6 +26,10 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "feded": {"algorithm": {"name": "feded", "download": "predictions", "vote": "counts"}, "federation.fraction": 0.5},
     "fedlcc": {"algorithm": {"name": "fedlcc", "mu": 1.0}, "task": DOCUMENT_RE, "federation.fraction": 0.5},
     "lazy_mil": {"algorithm": {"name": "lazy_mil"}, "task": DISTANT_RE},
+    "joint": {
+        "task": JOINT,
+        "sites": {"site-02": {"task": {"annotated": ["entities"]}}, "site-03": {"task": {"annotated": ["relations"]}}},
+    },
     "fedner": {"algorithm": {"name": "fedner", "batch": 12, "iterations": 4}},
 }
 

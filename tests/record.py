@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import grandrounds
-from tests.conftest import DISTANT_RE, DOCUMENT_RE, corpus, make_encoder_folder, write_corpus
+from tests.conftest import DISTANT_RE, DOCUMENT_RE, JOINT, corpus, make_encoder_folder, write_corpus
 from tests.deployment.grids import run_over_grid
 from tests.hosts import own_labels
 from tests.simulation.crashes import metrics, timeless
@@ -106,6 +106,8 @@ def cases(folder: Path) -> Iterator[tuple[str, Content]]:
             "task": {"name": "masked_lm", "length": 32, "next_sentence": True},
         },
     )
+    for name in ("fedavg", "fedprox", "fedper", "local_only", "centralized"):
+        yield f"joint/{name}", {**base, "task": JOINT, "algorithm": {"name": name}}
     yield "ner/fedavg", {**base, "task": {"name": "ner"}}
     for name, options in (("fedner", {"batch": 16, "iterations": 3}), ("local_only", {})):
         yield f"ner/{name}", {**own_labels(folder, {"name": name, **options}), **rounds()}

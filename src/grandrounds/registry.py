@@ -133,6 +133,7 @@ TASKS: Registry[type[Task]] = Registry(
         "tasks",
         {
             "sentence_re": "sentence_re:SentenceRE",
+            "joint": "joint:Joint",
             "document_re": "document_re:DocumentRE",
             "distant_re": "distant_re:DistantRE",
             "ner": "ner:NER",

@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from grandrounds.data.documents import Document
 from grandrounds.models.encoder import Encoder
 from grandrounds.tasks.document_re import DocumentRE, DocumentREOptions
+from grandrounds.tasks.joint import Joint, JointOptions
 from grandrounds.tasks.ner import NER, NEROptions
 from grandrounds.tasks.saved import Extractor
 from tests.conftest import corpus
@@ -35,7 +37,7 @@ def small(**options: Any) -> NER:
     return NER.of(NEROptions(**{**SMALL, **options}), corpus())
 
 
-def made(task: NER, encoder: Encoder, seed: int = 0) -> Extractor:
+def made(task: NER | Joint, encoder: Encoder, seed: int = 0) -> Extractor:
     torch.manual_seed(seed)
     return Extractor(task, encoder, task.model(encoder).eval())
 
@@ -53,6 +55,25 @@ def taught(words: Encoder) -> Extractor:
         optimizer.step()
     found.model.eval()
     assert found.evaluate(corpus(40))[0]["f1"] > 0.9
+    return found
+
+
+def small_joint(documents: list[Document], **options: Any) -> Joint:
+    return Joint.of(JointOptions(**{"hidden": 8, "span_words": 3, "dropout": 0, **options}), documents)
+
+
+def taught_joint(encoder: Encoder, documents: list[Document], **options: Any) -> Extractor:
+    """The same for mentions and relations."""
+    task = small_joint(documents, **{"hidden": 24, **options})
+    found = made(task, encoder)
+    features = task.features(task.examples(documents)[0], encoder)
+    optimizer = torch.optim.Adam(found.model.parameters(), lr=5e-3)
+    found.model.train()
+    for step in range(90):
+        optimizer.zero_grad()
+        task.loss(found.model, features.batch(np.arange(step % 6, len(features.examples), 6))).backward()
+        optimizer.step()
+    found.model.eval()
     return found
 
 

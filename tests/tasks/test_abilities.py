@@ -17,6 +17,7 @@ from grandrounds.tasks.abilities import (
     KnowsFacts,
     Localized,
     OwnLabels,
+    PartlyAnnotated,
     PrivateParts,
     Redrawn,
     SingleLabel,
@@ -32,15 +33,16 @@ from tests.conftest import DOCUMENT_RE, TinyConfig, corpus
 @pytest.mark.parametrize(
     ("ability", "having"),
     [
-        (ExtractionTask, {"sentence_re", "document_re", "distant_re", "ner"}),
+        (ExtractionTask, {"sentence_re", "document_re", "distant_re", "ner", "joint"}),
         (SingleLabel, {"sentence_re"}),
         (Bagged, {"distant_re"}),
         (Localized, {"document_re"}),
         (Calibrated, {"document_re"}),
         (KnowsFacts, {"document_re"}),
-        (OwnLabels, {"ner"}),
+        (OwnLabels, {"ner", "joint"}),
+        (PartlyAnnotated, {"joint"}),
         (Redrawn, {"masked_lm"}),
-        (PrivateParts, {"sentence_re", "distant_re", "ner", "masked_lm"}),
+        (PrivateParts, {"sentence_re", "distant_re", "ner", "masked_lm", "joint"}),
     ],
     ids=lambda given: getattr(given, "__name__", ""),
 )

@@ -98,8 +98,9 @@ def extract(
 ) -> None:
     """Read text: find mentions, and relations between them; each has a score and points to characters.
 
-    A ner model finds mentions in text. The other models relate mentions: those that a ner model before them finds, or
-    those that the documents come with. Relations have the sentences that say so as evidence.
+    A ner model finds mentions in text, and a joint model mentions and the relations between them. The other models
+    relate mentions: those that a model before them finds, or those that the documents come with. Relations have the
+    sentences that say so as evidence.
 
     Raw text is split into sentences and words as the first model's training data were. If those had one sentence per
     line but your text is wrapped, add --option breaks=paragraph.
@@ -206,7 +207,7 @@ def _counted(documents: Iterable[Document], pipeline: Pipeline, bar: DocumentBar
     """The same, with a bar; at the end, how much was found."""
     from grandrounds.reports.wording import plural
 
-    kinds = [kind for kind, models in (("mentions", pipeline.taggers), ("relations", pipeline.relaters)) if models]
+    kinds = [*(["mentions"] if pipeline.taggers else []), *(["relations"] if pipeline.finds == "relations" else [])]
     number, found, began = 0, dict.fromkeys(kinds, 0), time.monotonic()
     for document in documents:
         number += 1

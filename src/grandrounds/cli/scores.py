@@ -14,6 +14,7 @@ FURTHER = {
     "f1_within": "pairs within a sentence",
     "f1_across": "pairs across sentences",
     "ign_f1": "without facts of training (Ign-F1)",
+    "entity_f1": "mentions (micro)",
 }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -42,7 +42,7 @@ from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
 from grandrounds.registry import ALGORITHMS, FORMATS, TASKS, load_modules, not_registered
-from grandrounds.tasks.abilities import OwnLabels, PrivateParts, SingleLabel, require
+from grandrounds.tasks.abilities import OwnLabels, PartlyAnnotated, PrivateParts, SingleLabel, require
 from grandrounds.tasks.task import ExtractionTask, Task
 
 Paths = str | list[str]
@@ -289,7 +289,8 @@ class SiteSection(Section):
     map_labels: dict[str, str] | None = None
     """Instead of data.map_labels: a site may call the same things otherwise."""
     task: dict[str, Any] = Field(default_factory=dict)
-    """Settings of [task] that differ here, for algorithms that let label sets differ: labels, a tag scheme."""
+    """Settings of [task] that differ here: what of it is annotated (`joint`) or, for algorithms that let label sets
+    differ, labels, a tag scheme."""
     policy: str | None = None
     """A policy file for this site."""
     encoder: str | None = None
@@ -419,10 +420,10 @@ class Config(Section):
                 f"sites.{name} has data of its own to be tested on, but '{algorithm.name}' makes one model for all; "
                 "give data.test, or take fedner or local_only"
             )
-        if site.task and not self.own_labels:
+        if not self.own_labels and site.task.keys() - {"name", *self.site_options}:
             raise ConfigError(
                 f"sites.{name}.task is different, but '{algorithm.name}' needs one task for all; "
-                "with task.name = ner, fedner and local_only let it differ"
+                "with task.name = ner or joint, fedner and local_only let it differ"
             )
         if site.lora_rank is not None:
             self.check_own_rank(f"sites.{name}.lora_rank")
@@ -444,6 +445,12 @@ class Config(Section):
     @property
     def labels_may_differ(self) -> bool:
         return issubclass(TASKS[self.task["name"]], OwnLabels) and self.make_algorithm().labels_may_differ()
+
+    @property
+    def site_options(self) -> Collection[str]:
+        """Options of the task that each site may set for itself, whatever the algorithm."""
+        task = TASKS[self.task["name"]]
+        return task.site_options() if issubclass(task, PartlyAnnotated) else ()
 
     @property
     def own_corpora(self) -> bool:

@@ -51,7 +51,8 @@ class SiteFile(BaseModel):
     training: dict[str, Any] = Field(default_factory=dict)
     """What of [training] is different here."""
     task: dict[str, Any] = Field(default_factory=dict)
-    """What of [task] is different here, where labels may differ: labels, a tag scheme."""
+    """What of [task] is different here: what is annotated (`joint`) or, where labels may differ, labels, a tag
+    scheme."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The reader's own options."""
     lenient: bool = False

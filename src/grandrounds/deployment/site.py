@@ -46,6 +46,7 @@ from grandrounds.models.encoder import Encoder
 from grandrounds.setup.corpora import Corpora
 from grandrounds.setup.examples import examples_by_part
 from grandrounds.setup.server import expected_of, find_device, manifest_of
+from grandrounds.tasks.abilities import PartlyAnnotated
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,8 @@ def _spec(enrolment: Enrolment, documents: Sequence[Document]) -> LearnerSpec:
     spec = terms.spec(training, find_device(site.device))
     if terms.config.labels_may_differ:
         spec = spec.with_labels_of(terms.task_at(site.task, documents))
+    elif isinstance(terms.task, PartlyAnnotated) and site.task.keys() <= {"name", *terms.config.site_options}:
+        spec = replace(spec, task=terms.task.annotated_as(terms.options_at(site.task)))
     elif site.task:
         raise ConfigError(
             f"{enrolment.folder / 'site.toml'}: task is this site's own, but '{terms.config.algorithm['name']}' needs "

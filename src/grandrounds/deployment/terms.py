@@ -66,15 +66,18 @@ class Terms:
 
     def task_at(self, own: Mapping[str, Any], documents: Iterable[Document]) -> Task:
         """The task of a site whose labels may be its own: those of its documents, but for what it says."""
+        options = self.options_at({"labels": self.config.task.get("labels"), **own})
+        return type(self.task).of(options, documents).at(self.folder / "model")
+
+    def options_at(self, own: Mapping[str, Any]) -> Any:
+        """The task's options, but for what a site says."""
         if own.get("name", self.task.name) != self.task.name or "language" in own:
             raise ConfigError("task: name and language are the federation's and the same at all sites")
         kind = type(self.task)
         try:
-            reported = {**self.task.options.model_dump(), "labels": self.config.task.get("labels")}
-            options = kind.Options(**{**reported, **own})
+            return kind.Options(**{**self.task.options.model_dump(), **own})
         except ValidationError as error:
             raise explained(error, kind.Options, "task.") from error
-        return kind.of(options, documents).at(self.folder / "model")
 
 
 def _digest(path: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from grandrounds.errors import GrandRoundsError
 from grandrounds.pipeline.linking import Dictionary
 from grandrounds.pipeline.pipeline import WINDOW, Pipeline
-from grandrounds.tasks.saved import CPU, Extractor, save_model
+from grandrounds.tasks.saved import CPU, save_model
 from grandrounds.tasks.saved import load as load_model
 
 ABOUT = "pipeline.json"
@@ -47,10 +46,11 @@ def load(
 ) -> Pipeline:
     """Models that runs saved under `model/` or `models/<site>/` as one extractor; or a pipeline that was saved.
 
-    Taggers (ner) read first, then relation models. What scores below `threshold` is left out. A document_re model
-    relates entities within windows of so many sentences, which overlap by half. Mentions that are negated, possible,
-    of the family, historical or conditional are marked as such, unless `assertions` is False. `dictionary` is a file
-    that `grandrounds link build` made of your own names; mentions get their concepts from it.
+    Models that find mentions (ner, joint) read first, then those that relate them. What scores below `threshold` is
+    left out. A document_re model relates entities within windows of so many sentences, which overlap by half. Mentions
+    that are negated, possible, of the family, historical or conditional are marked as such, unless `assertions` is
+    False. `dictionary` is a file that `grandrounds link build` made of your own names; mentions get their concepts from
+    it.
     """
     if not folders:
         raise GrandRoundsError("name the folder of a model: grandrounds.load('runs/first/model')")
@@ -66,7 +66,8 @@ def load(
     if dictionary is not None:
         settings["dictionary"] = Dictionary.open(Path(dictionary))
     models = [load_model(folder) for folder in folders]
-    taggers, relaters = (_finding(models, what) for what in ("mentions", "relations"))
+    taggers = [model for model in models if "mentions" in model.extraction.finds]
+    relaters = [model for model in models if "mentions" not in model.extraction.finds]
     return Pipeline(taggers, relaters, device=device, **settings)
 
 
@@ -95,10 +96,6 @@ def save(pipeline: Pipeline, folder: str | Path) -> None:
 def is_model(path: Path) -> bool:
     """Whether this is the folder of a model or of a pipeline."""
     return any((path / name).is_file() for name in ("grandrounds.json", ABOUT))
-
-
-def _finding(models: Sequence[Extractor], what: str) -> list[Extractor]:
-    return [model for model in models if model.extraction.finds == what]
 
 
 def _about(folder: Path) -> About | None:

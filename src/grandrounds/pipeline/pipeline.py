@@ -16,7 +16,7 @@ from itertools import islice
 
 import torch
 
-from grandrounds.data.documents import Document, Mention, Span
+from grandrounds.data.documents import Document, Mention, Span, owned
 from grandrounds.data.sentences import split_sentences
 from grandrounds.errors import GrandRoundsError
 from grandrounds.pipeline.assertion import assert_mentions
@@ -37,6 +37,7 @@ class Pipeline:
     """Saved models, each reading what those before it found."""
 
     taggers: Sequence[Extractor] = ()
+    """Models that find mentions, and maybe relations between these."""
     relaters: Sequence[Extractor] = ()
     threshold: float = 0.0
     """What scores lower is left out."""
@@ -64,7 +65,8 @@ class Pipeline:
 
     @property
     def finds(self) -> str:
-        return "relations" if self.relaters else "mentions"
+        related = self.relaters or any("relations" in model.extraction.finds for model in self.taggers)
+        return "relations" if related else "mentions"
 
     def __call__(self, text: str | Document) -> Document:
         """The document with all that is found in it; of text, or of a document whose mentions are marked."""
@@ -112,9 +114,10 @@ class Pipeline:
             documents = [link_mentions(document, self.dictionary) for document in documents]
         if self.taggers:
             documents = [group_entities(document) for document in documents]
-        if self.relaters:  # what is asked for is not what a document came with
-            bare = (replace(document, relations=()) for document in documents)
-            documents = [cut_long_sentences(document, self.warnings) for document in bare]
+        if self.relaters:
+            if not self.taggers:  # what is asked for is not what a document came with
+                documents = [replace(document, relations=()) for document in documents]
+            documents = [cut_long_sentences(document, self.warnings) for document in documents]
         for model in self.relaters:
             before = documents
             if isinstance(model.task, DocumentRE):
@@ -126,7 +129,7 @@ class Pipeline:
         return documents
 
     def _tag(self, documents: Sequence[Document]) -> list[Document]:
-        """Mentions of all taggers, in the order of the text."""
+        """Mentions of all taggers, in the order of the text, and the relations of those that find some."""
         found = list[list[Document]]()
         for tagger in self.taggers:
             tagged, left_out = tagger.extract_all(documents, self.threshold, self.device)
@@ -136,14 +139,26 @@ class Pipeline:
 
 
 def _merged(versions: Sequence[Document]) -> Document:
-    """One document with the mentions that several taggers found in it."""
+    """One document with the mentions and relations that several taggers found in it."""
     if len(versions) == 1:
         return versions[0]
     mentions: dict[tuple[int, int, str], Mention] = {}
     for mention in (mention for version in versions for mention in version.mentions):
-        mentions.setdefault((mention.start, mention.end, mention.type), mention)
-    ordered = [replace(mentions[key], id=f"T{i}") for i, key in enumerate(sorted(mentions), start=1)]
-    return replace(versions[0], mentions=tuple(ordered), entities=())
+        mentions.setdefault(_place(mention), mention)
+    number = {key: i for i, key in enumerate(sorted(mentions))}
+    ordered = tuple(replace(mentions[key], id=f"T{i}") for i, key in enumerate(number, start=1))
+    relations = []
+    for version in versions:
+        for relation in version.relations:
+            held = relation.mentions or [version.entity(end).mentions[0] for end in (relation.head, relation.tail)]
+            head, tail = (number[_place(version.mentions[m])] for m in held)
+            relations.append(replace(relation, head=ordered[head].id, tail=ordered[tail].id, mentions=(head, tail)))
+    joined = owned(replace(versions[0], mentions=ordered, entities=(), relations=()))
+    return replace(joined, relations=tuple(relations))
+
+
+def _place(mention: Mention) -> tuple[int, int, str]:
+    return mention.start, mention.end, mention.type
 
 
 def _joined(before: Document, found: Document) -> Document:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -46,9 +47,9 @@ from grandrounds.setup.server import ServerSetup, find_device, manifest_of, set_
 from grandrounds.simulation.assignment import Assignment
 from grandrounds.simulation.attackers import MISLABEL, attack_of, mislabelled
 from grandrounds.simulation.sources import read_corpora
-from grandrounds.tasks.abilities import KnowsFacts
+from grandrounds.tasks.abilities import KnowsFacts, PartlyAnnotated
 from grandrounds.tasks.saved import Trained
-from grandrounds.tasks.task import no_example, without_patient
+from grandrounds.tasks.task import Example, no_example, without_patient
 
 PRIVACY = "privacy"
 """The folder of sites' ledgers in a run's."""
@@ -189,9 +190,23 @@ def _adapted(config: Config, examples: Examples, assignment: Assignment, warning
         documents = mislabelled(task, examples.documents)
         others = task.examples(documents)[0]
         examples = replace(examples, all=[others[row] if row in wrong else one for row, one in enumerate(examples.all)])
+    if isinstance(task, PartlyAnnotated):
+        examples = replace(examples, all=_as_annotated(task, config, examples.all, assignment))
     if isinstance(task, KnowsFacts):
         examples = replace(examples, all=task.mark_known(examples.all, assignment.training_documents(examples)))
     return examples.without_labels(assignment.served[UNLABELLED])
+
+
+def _as_annotated(
+    task: PartlyAnnotated, config: Config, examples: Sequence[Example], assignment: Assignment
+) -> Sequence[Example]:
+    """The examples, of which those of a site have what it annotates."""
+    made = list(examples)
+    for site, rows in assignment.partition.sites.items():
+        options = config.task_options_at(site)
+        for row in chain(rows, *assignment.at(site).values()):
+            made[row] = task.as_annotated(made[row], options)
+    return made
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ an ability's docstring is how `require` speaks of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -71,6 +71,21 @@ class OwnLabels(Protocol):
 
     def label_parts(self) -> Sequence[str]:
         """The model's parts whose shapes depend on the label set."""
+
+
+@runtime_checkable
+class PartlyAnnotated(Protocol):
+    """A task that can learn from a site that annotates less than others. Its sites share one task otherwise."""
+
+    @classmethod
+    def site_options(cls) -> Collection[str]:
+        """The options that say what is annotated, which each site may set for itself."""
+
+    def as_annotated(self, example: Any, options: Any) -> Example:
+        """The example, of a site with these options."""
+
+    def annotated_as(self, options: Any) -> Self:
+        """The task of a site with these options; all others are the federation's."""
 
 
 @runtime_checkable

@@ -170,15 +170,8 @@ class NER(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
 
     @classmethod
     def of(cls, options: NEROptions, documents: Iterable[Document]) -> Self:
-        held, types = list(documents), options.labels
-        if types is None:
-            types = sorted({mention.type for document in held for mention in document.mentions})
-        if not types:
-            raise DataError(f"the corpora hold no mention; {cls.name} needs mentions to learn from")
-        if NONE in types or "" in types:
-            raise ConfigError(f"'{NONE}' and '' can't be entity types; rename them")
-        if len(set(types)) < len(types):
-            raise ConfigError("task.labels names an entity type twice; name each once")
+        held = list(documents)
+        types = entity_types(options.labels, held, cls.name)
         return cls(options, types, learnt=TextRules.learn(held))
 
     @property
@@ -226,7 +219,7 @@ class NER(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
         examples: list[SentenceExample] = []
         warnings: Counter[str] = Counter()
         for index, document in enumerate(documents):
-            for sentence in word_sentences(document, self._named(document, warnings), warnings, self._rules):
+            for sentence in word_sentences(document, self._known(document, warnings), warnings, self._rules):
                 start, end = sentence.span
                 counted = Counter(type for *_, type in sentence.gold)
                 examples.append(
@@ -244,28 +237,14 @@ class NER(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
             warnings.update(self.coding.unsaid(example.gold, len(example.words)))
         return examples, dict(+warnings)
 
-    def _named(self, document: Document, warnings: Counter[str]) -> list[Mention]:
-        """The mentions that the task looks for."""
-        known = [mention for mention in document.mentions if mention.type in self.types]
-        if self.options.labels is not None:
-            warnings[OTHER_TYPES] += len(document.mentions) - len(known)
-        elif len(known) < len(document.mentions):
-            strange = min({mention.type for mention in document.mentions}.difference(self.types))
-            raise DataError(
-                f"entity type '{strange}' is not in the label set ({', '.join(self.types)}); "
-                "name it in task.labels, or take it out of the corpus"
-            )
-        return known
+    def _known(self, document: Document, warnings: Counter[str]) -> list[Mention]:
+        return known_mentions(document, self.types, self.options.labels is not None, warnings)
 
     def answers(self, example: SentenceExample) -> list[str]:
         return [type for *_, type in example.gold] or [NONE]
 
     def without_answers(self, document: Document) -> Document:
-        """Also without the attributes that refer to mentions."""
-        kept = {
-            name: value for name, value in document.attributes.items() if name not in (PAIRS, NOT_INCLUDE, brat.KEPT)
-        }
-        return replace(document, mentions=(), entities=(), relations=(), attributes=kept)
+        return without_mentions(document)
 
     # From examples to numbers
 
@@ -276,12 +255,7 @@ class NER(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
         return {"text": example.text, "words": example.words}
 
     def from_question(self, question: Mapping[str, Any]) -> SentenceExample:
-        try:
-            text, words = str(question["text"]), tuple(Span(int(start), int(end)) for start, end in question["words"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError("an example of the public set is not one of ner; has the server another task?") from error
-        if not words or not all(0 <= start < end <= len(text) for start, end in words):
-            raise DataError("an example of the public set has no words, or words outside of its text")
+        text, words = text_of_question(question, self.name)
         return SentenceExample(0, 0, NONE, text, 0, words, ())
 
     def label_counts(self, features: WordFeatures | PieceFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -398,6 +372,51 @@ class NER(ExtractionTask, OwnLabels, PrivateParts, SplitsText):
                     mentions.append(Mention(start, end, type, f"T{next(number)}", attributes={"score": f"{score:.4f}"}))
         sentences = self._rules.sentences(document)
         return owned(replace(document, sentences=sentences, mentions=tuple(mentions), entities=(), relations=()))
+
+
+def known_mentions(document: Document, types: Sequence[str], named: bool, warnings: Counter[str]) -> list[Mention]:
+    """The mentions of these types; others are left out if the types were `named` in the config, else refused."""
+    known = [mention for mention in document.mentions if mention.type in types]
+    if named:
+        warnings[OTHER_TYPES] += len(document.mentions) - len(known)
+    elif len(known) < len(document.mentions):
+        strange = min({mention.type for mention in document.mentions}.difference(types))
+        raise DataError(
+            f"entity type '{strange}' is not in the label set ({', '.join(types)}); "
+            "name it in task.labels, or take it out of the corpus"
+        )
+    return known
+
+
+def entity_types(options_labels: Sequence[str] | None, documents: Iterable[Document], task: str) -> list[str]:
+    """Those of the config, or of the documents; DataError or ConfigError if they can't be a label set."""
+    types = options_labels
+    if types is None:
+        types = sorted({mention.type for document in documents for mention in document.mentions})
+    if not types:
+        raise DataError(f"the corpora hold no mention; {task} needs mentions to learn from")
+    if NONE in types or "" in types:
+        raise ConfigError(f"'{NONE}' and '' can't be entity types; rename them")
+    if len(set(types)) < len(types):
+        raise ConfigError("task.labels names an entity type twice; name each once")
+    return list(types)
+
+
+def text_of_question(question: Mapping[str, Any], task: str) -> tuple[str, tuple[Span, ...]]:
+    """The text of an example of the public set, and its words."""
+    try:
+        text, words = str(question["text"]), tuple(Span(int(start), int(end)) for start, end in question["words"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"an example of the public set is not one of {task}; has the server another task?") from error
+    if not words or not all(0 <= start < end <= len(text) for start, end in words):
+        raise DataError("an example of the public set has no words, or words outside of its text")
+    return text, words
+
+
+def without_mentions(document: Document) -> Document:
+    """Also without the attributes that refer to mentions."""
+    kept = {name: value for name, value in document.attributes.items() if name not in (PAIRS, NOT_INCLUDE, brat.KEPT)}
+    return replace(document, mentions=(), entities=(), relations=(), attributes=kept)
 
 
 def _vectors(encoder: Encoder, width: int) -> Tensor | None:

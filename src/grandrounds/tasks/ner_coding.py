@@ -129,12 +129,13 @@ def without_clashes(spans: Iterable[WordSpan], overlaps: Overlaps) -> list[WordS
     """Each unless it clashes with an earlier one that is kept."""
     kept: list[WordSpan] = []
     for span in spans:
-        if not any(_clash(span, other, overlaps) for other in kept):
+        if not any(clash(span, other, overlaps) for other in kept):
             kept.append(span)
     return kept
 
 
-def _clash(one: WordSpan, other: WordSpan, overlaps: Overlaps) -> bool:
+def clash(one: WordSpan, other: WordSpan, overlaps: Overlaps) -> bool:
+    """Whether at most one of the two can be found."""
     if overlaps == "any" or one[1] <= other[0] or other[1] <= one[0]:
         return False
     crossing = one[0] < other[0] < one[1] < other[1] or other[0] < one[0] < other[1] < one[1]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -37,18 +37,24 @@ class WordSentence:
     words: tuple[Span, ...]
     """Characters of the document."""
     gold: tuple[WordSpan, ...]
+    where: Mapping[int, WordSpan]
+    """The words of each of the given mentions that begin in it, by the mention's place among those given."""
 
 
 def word_sentences(
-    document: Document, mentions: Iterable[Mention], warnings: Counter[str], rules: TextRules = PLAIN
+    document: Document, mentions: Iterable[Mention], warnings: Counter[str], rules: TextRules = PLAIN, size: int = 1
 ) -> list[WordSentence]:
-    """All sentences with a word in them; what becomes of the mentions is counted."""
-    pattern, spans = rules.pattern(document), rules.sentences(document)
-    words = [[Span(*found.span()) for found in pattern.finditer(document.text, *span)] for span in spans]
-    gold = _places([word for inside in words for word in inside], list(map(len, words)), document, mentions, warnings)
+    """All sentences with a word in them, or windows of so many sentences; what becomes of the mentions is counted."""
+    pattern, every = rules.pattern(document), rules.sentences(document)
+    joined = [every[first : first + size] for first in range(0, len(every), size)]
+    words = [
+        [Span(*found.span()) for span in inside for found in pattern.finditer(document.text, *span)]
+        for inside in joined
+    ]
+    where = _places([word for inside in words for word in inside], list(map(len, words)), document, mentions, warnings)
     return [
-        WordSentence(number, span, tuple(inside), tuple(sorted(gold[number])))
-        for number, (span, inside) in enumerate(zip(spans, words, strict=True))
+        WordSentence(number, Span(spans[0].start, spans[-1].end), tuple(inside), tuple(sorted({*held.values()})), held)
+        for number, (spans, inside, held) in enumerate(zip(joined, words, where, strict=True))
         if inside
     ]
 
@@ -59,12 +65,13 @@ def _places(
     document: Document,
     mentions: Iterable[Mention],
     warnings: Counter[str],
-) -> list[set[WordSpan]]:
+) -> list[dict[int, WordSpan]]:
     """For each sentence the mentions that begin in it, by its words. `counts` are the sentences' numbers of words."""
     starts, ends = [word.start for word in words], [word.end for word in words]
     begins = [0, *accumulate(counts)][:-1]
-    gold: list[set[WordSpan]] = [set() for _ in counts]
-    for mention in mentions:
+    where: list[dict[int, WordSpan]] = [{} for _ in counts]
+    taken = set[tuple[int, WordSpan]]()
+    for place, mention in enumerate(mentions):
         warnings[IN_PIECES] += bool(mention.fragments)
         first, past = bisect_right(ends, mention.start), bisect_left(starts, mention.end)
         inside = sum(min(mention.end, word.end) - max(mention.start, word.start) for word in words[first:past])
@@ -73,12 +80,13 @@ def _places(
         if first >= past or inside < len("".join(document.surface(mention).split())):
             warnings[OUTSIDE] += 1
             if sentence >= 0 and counts[sentence]:
-                free = counts[sentence] + len(words) + len(gold[sentence])  # past what a mention across an end covers
-                gold[sentence].add((free, free + 1, mention.type))
+                free = counts[sentence] + len(words) + len(where[sentence])  # past what a mention across an end covers
+                where[sentence][place] = (free, free + 1, mention.type)
             continue
         span = (first - begins[sentence], past - begins[sentence], mention.type)
         warnings[ACROSS] += span[1] > counts[sentence]
         warnings[WIDENED] += starts[first] < mention.start or mention.end < ends[past - 1]
-        warnings[TWICE] += span in gold[sentence]
-        gold[sentence].add(span)
-    return gold
+        warnings[TWICE] += (sentence, span) in taken
+        taken.add((sentence, span))
+        where[sentence][place] = span
+    return where

@@ -238,7 +238,7 @@ class ExtractionTask(Task):
     """A task that finds mentions or relations in documents."""
 
     finds: ClassVar[str] = "relations"
-    """What `extract` adds to a document: relations between its mentions, or mentions."""
+    """What `extract` adds to a document: relations between its mentions, mentions, or "mentions and relations"."""
 
     @abstractmethod
     def without_answers(self, document: Document) -> Document:

@@ -75,7 +75,7 @@ class Model(BaseModel):
     """A model that is served."""
 
     task: str
-    finds: str = Field(description="mentions or relations")
+    finds: str = Field(description="mentions, relations, or mentions and relations")
     types: list[str] = Field(description="Types of mentions or relations.")
 
 

@@ -17,7 +17,7 @@ from grandrounds.federation.privacy.gradients import clipped_sum, gaussian, nois
 from grandrounds.federation.runner import SiteData
 from grandrounds.models.taggers import TAGGERS
 from grandrounds.simulation.prepare import prepare
-from tests.conftest import DISTANT_RE, DOCUMENT_RE, TinyConfig
+from tests.conftest import DISTANT_RE, DOCUMENT_RE, JOINT, TinyConfig
 
 WORDS = {"model.encoder": "words", "model.vocabulary": "public"}
 SENTENCE = {"name": "sentence_re", "max_length": 32}
@@ -38,6 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ner bert": {"task": {"name": "ner", "tagger": "bert"}},
     "ner bert crf": {"task": {"name": "ner", "tagger": "bert", "crf": True}},
     "ner spans": {"task": {"name": "ner", "tagger": "spans"}},
+    "joint": {"task": JOINT},
     "masked_lm": {"task": {"name": "masked_lm", "length": 32}},
 }
 
