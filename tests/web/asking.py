@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import unquote
 
@@ -97,8 +97,8 @@ def running(app: ASGIApp) -> Iterator[int]:
 
 
 @contextmanager
-def running_on(listening: socket.socket, app: ASGIApp) -> Iterator[None]:
-    server = Server(app)
+def running_on(listening: socket.socket, app: ASGIApp, ending: Callable[[], None] = lambda: None) -> Iterator[None]:
+    server = Server(app, ending)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     try:

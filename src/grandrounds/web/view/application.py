@@ -79,8 +79,8 @@ class Watch:
         async with self._lock:
             seen = self._seen
             if seen is None or time.monotonic() - self._looked >= self.pause:
-                seen, seconds = await asyncio.to_thread(self._timed)
-                self._seen = seen
+                fresh, seconds = await asyncio.to_thread(self._timed)
+                self._seen = seen = fresh
                 self.pause, self._looked = min(max(seconds / SHARE, SHORTEST), LONGEST), time.monotonic()
             return seen
 

@@ -16,6 +16,8 @@ from grandrounds.web.view.tally import Moved, Tally
 
 Parts = Mapping[str, Html]
 """A page's parts by name, in order; an empty one has nothing to say."""
+Figure = tuple[str, str, str, str]
+"""Name, value, unit, and what stands against it."""
 MOST_ROWS, MOST_LINES = 100, 80
 SERIES = 6
 """Styles of kinds of payload; what comes after them shares one."""
@@ -38,8 +40,7 @@ def when(seconds: float) -> Html:
     return tag("time", said, datetime=then.isoformat(timespec="seconds"), title=moment(seconds))
 
 
-def figures(cells: Iterable[tuple[str, str, str, str]]) -> Html:
-    """Name, value, unit, and what stands against it."""
+def figures(cells: Iterable[Figure]) -> Html:
     made = (
         tag(
             "div",
@@ -72,7 +73,7 @@ def stopped(tally: Tally, own: bool) -> Html:
     """By site and reason; that there is none is said too."""
     title = "What was refused" if own else "Refused, rejected, late"
     if not tally.stopped:
-        return section(title, tag("p", "Nothing."))
+        return section(title, tag("p", "Nothing.")) if tally.last else Html("")
     found = sorted(tally.stopped.items(), key=lambda item: -item[1].last)
     rows = [
         [
@@ -92,7 +93,9 @@ def more(there: int, shown: int) -> Html:
     return tag("p", f"And {count(there - shown)} more.", class_="soft") if there > shown else Html("")
 
 
-def audit(checked: Checked, *further: str) -> Html:
+def audit(tally: Tally, checked: Checked, *further: str) -> Html:
+    if not tally.last and checked.good:
+        return Html("")
     kind = "notice good" if checked.good else "notice bad"
     return section("Audit log", tag("p", checked.sentence, class_=kind), *(tag("p", one) for one in further if one))
 
@@ -101,7 +104,7 @@ def log(tally: Tally, own: bool) -> Html:
     """The last lines, the newest first."""
     shown = list(tally.lines)[: -MOST_LINES - 1 : -1]
     if not shown:
-        return section("Log", tag("p", "Nothing has been logged yet."))
+        return Html("")
     rows = [[when(one.time), _place(one), *([] if own else [one.site]), _told(one, own)] for one in shown]
     head = ["when", "round", *([] if own else ["site"]), "what"]
     return section(

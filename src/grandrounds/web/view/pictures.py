@@ -48,12 +48,12 @@ class Part:
     title: str = ""
 
 
-def by_round(title: str, word: str, curves: Sequence[Curve], levels: Sequence[Level], rounds: int) -> Html:
+def by_round(title: str, curves: Sequence[Curve], levels: Sequence[Level], rounds: int) -> Html:
     """A score over the rounds of the whole run, of which some are still to come."""
     values = [value for curve in curves for _, value in curve.points] + [level.value for level in levels]
     last = max(rounds, *(number for curve in curves for number, _ in curve.points), 2)
     frame = _Frame(last, _ticks(min(values), max(values)))
-    parts = [*frame.axes(word), *map(frame.level, levels), *(part for curve in curves for part in frame.curve(curve))]
+    parts = [*frame.axes(), *map(frame.level, levels), *(part for curve in curves for part in frame.curve(curve))]
     size = {"width": "100%", "height": str(TOP + HEIGHT + BELOW)}
     return join([_legend(curves, levels), tag("svg", *parts, role="img", aria_label=title, class_="chart", **size)])
 
@@ -71,7 +71,7 @@ class _Frame:
     def up(self, value: float) -> float:
         return TOP + HEIGHT * self._height(value)
 
-    def axes(self, word: str) -> Iterator[Html]:
+    def axes(self) -> Iterator[Html]:
         for tick in self.ticks:
             place = f"{self.up(tick):.1f}"
             yield tag("line", x1=f"{LEFT}%", x2=f"{RIGHT}%", y1=place, y2=place, class_="grid")
@@ -81,7 +81,6 @@ class _Frame:
                 str(number), self.across(number), TOP + HEIGHT + 17, "end" if number == self.last else "middle"
             )
         yield _label("round", f"{RIGHT}%", TOP + HEIGHT + 34, "end")
-        yield _label(word, f"{LEFT}%", TOP + HEIGHT + 34, "start")
 
     def level(self, level: Level) -> Html:
         place, said = f"{self.up(level.value):.1f}", tag("title", f"{level.name}: {score(level.value)}")
@@ -125,17 +124,18 @@ def bar(parts: Sequence[Part], label: str) -> Html:
 
 
 def key(names: Sequence[tuple[str, str]]) -> Html:
-    """A legend: style and name of each."""
-    items = (
-        tag("li", tag("svg", tag("rect", width="11", height="11", class_=style), width="11", height="11"), f" {name}")
-        for style, name in names
-    )
+    """A legend: style and name of each; a level is a dashed line."""
+    items = []
+    for style, name in names:
+        line = tag("line", x1="0", x2="16", y1="6", y2="6", class_=style)
+        shape = line if "level" in style else tag("rect", width="11", height="11", class_=style)
+        items.append(tag("li", tag("svg", shape, width="16" if "level" in style else "11", height="11"), f" {name}"))
     return tag("ul", *items, class_="legend")
 
 
 def _legend(curves: Sequence[Curve], levels: Sequence[Level]) -> Html:
     named = [(curve.style, short(curve.name, 50)) for curve in curves if THIN not in curve.style]
-    dashed = [(f"{level.style} dashes", f"{short(level.name, 60)} {score(level.value)}") for level in levels]
+    dashed = [(f"level {level.style}", f"{short(level.name, 60)} {score(level.value)}") for level in levels]
     return key([*named, *dashed])
 
 

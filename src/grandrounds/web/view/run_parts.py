@@ -15,6 +15,7 @@ from grandrounds.runs.results import Participants, SiteState
 from grandrounds.web.view.following import FollowedRun
 from grandrounds.web.view.parts import (
     MOST_ROWS,
+    Figure,
     Parts,
     audit,
     figures,
@@ -50,7 +51,7 @@ def run_parts(view: FollowedRun) -> Parts:
         "travel": _travel(view),
         "privacy": _privacy(view),
         "stopped": stopped(view.tally, own=False),
-        "audit": audit(view.followed.checked, _resume(view)),
+        "audit": audit(view.tally, view.followed.checked, _resume(view)),
         "log": log(view.tally, own=False),
     }
 
@@ -63,7 +64,7 @@ def _heading(view: FollowedRun) -> Html:
     run, planned = view.run, _planned(view)
     sub = f"Run {view.place.name}" + (f" · seed {run.seed}" if run else "")
     if view.running:
-        under_way = view.tally.round > _done(view) and f"round {count(view.tally.round)} of {count(planned)}"
+        under_way = _going(view) and f"round {count(view.tally.round)} of {count(planned)}"
         waiting = "waiting for the sites" if view.presence else "reading and tokenising"
         said = under_way or (f"{_done(view)} of {count(planned)} rounds are done" if view.tally.round else waiting)
         return heading(title_of(view), sub, state("running", "good"), f"– {said}", view.problem)
@@ -77,38 +78,41 @@ def _heading(view: FollowedRun) -> Html:
 
 
 def _figures(view: FollowedRun) -> Html:
-    run = view.run
-    if run is None and view.presence is None:
+    if view.run is None and view.presence is None:
         return Html("")
-    here = _known(view)
-    online = sum(site.online for site in view.presence.sites.values()) if view.presence and view.running else None
-    abandoned = sum(line.abandoned for line in run.rounds) if run else 0
-    test = run.test.value(run.objective) if run and run.test else None
-    bar_of = f"trivial baseline {score(run.baseline[1])}" if run and run.baseline else ""
-    left, down = _left(view), f"to sites {byte_size(view.tally.total('down'))}"
+    down = f"to sites {byte_size(view.tally.total('down'))}"
+    sent = ("sent by sites", *parted(byte_size(view.tally.total("up"))), down)
+    seconds = view.run.seconds if view.run and view.run.rounds else None
     return figures(
         [
-            (
-                "rounds done",
-                count(_done(view)),
-                f"of {count(_planned(view))}" if _planned(view) else "",
-                f"{abandoned} abandoned" if abandoned else "",
-            ),
-            (f"{run.objective.name if run else 'F1'} on the test set", score(test), "", bar_of),
-            (
-                "sites" if online is None else "sites online",
-                count(len(here) if online is None else online),
-                "" if online is None else f"of {count(len(here))}",
-                "",
-            ),
-            (
-                "sent by sites",
-                *parted(byte_size(view.tally.total("up"))),
-                f"to sites {byte_size(view.tally.total('down'))}",
-            ),
-            ("computed", *parted(duration(run.seconds if run and run.rounds else None)), left),
+            _rounds(view),
+            _objective(view),
+            _presence(view),
+            sent,
+            ("time in rounds", *parted(duration(seconds)), _left(view)),
         ]
     )
+
+
+def _rounds(view: FollowedRun) -> Figure:
+    abandoned = sum(line.abandoned for line in view.run.rounds) if view.run else 0
+    planned = f"of {count(_planned(view))}" if _planned(view) else ""
+    return "rounds done", count(_done(view)), planned, f"{count(abandoned)} abandoned" if abandoned else ""
+
+
+def _objective(view: FollowedRun) -> Figure:
+    run = view.run
+    if run is None or run.test is None:
+        return "score on the test set", ABSENT, "", ""
+    bar = f"trivial baseline {score(run.baseline[1])}" if run.baseline else ""
+    return f"{run.objective.name} on the test set", score(run.test.value(run.objective)), "", bar
+
+
+def _presence(view: FollowedRun) -> Figure:
+    known = count(len(_known(view)))
+    if view.presence is None or not view.running:
+        return "sites", known, "", ""
+    return "sites online", count(sum(site.online for site in view.presence.sites.values())), f"of {known}", ""
 
 
 def _sites(view: FollowedRun) -> Html:
@@ -134,8 +138,8 @@ def _sites(view: FollowedRun) -> Html:
             ]
         )
     head = ["site", "state", "last heard of", "examples", "share", "sent", "received"]
-    told = [tag("p", sentence, class_="soft") for sentence in _about_sites(view) if sentence]
-    return section("Sites", table(head, rows, 3), more(len(names), MOST_ROWS), *told)
+    told = " ".join(sentence for sentence in _about_sites(view) if sentence)
+    return section("Sites", table(head, rows, 3), more(len(names), MOST_ROWS), tag("p", told, class_="soft"))
 
 
 def _about_sites(view: FollowedRun) -> list[str]:
@@ -151,10 +155,12 @@ def _state(view: FollowedRun, name: str, seen: SiteState | None) -> Html:
     if seen is not None and seen.refused:
         return join([state("refused", "bad"), tag("span", f" {seen.refused}", class_="soft")])
     if not view.running:
-        return state(ABSENT, "off")
+        took_part = name in view.tally.heard
+        return state("took part" if took_part else "took no part", "done" if took_part else "off")
     if seen is not None:
         if seen.online:
-            return state(f"working ({seen.doing})" if seen.doing else "online", "good")
+            here = state(f"working ({seen.doing})" if seen.doing else "online", "good")
+            return join([here, tag("span", _lost_last(view, name), class_="soft")])
         return state("away", "bad") if seen.seen else state("not yet here", "off")
     spans = _under_way(view).spans.get(name, [])
     if not spans:
@@ -164,30 +170,40 @@ def _state(view: FollowedRun, name: str, seen: SiteState | None) -> Html:
     return state(_why(spans[-1].why), "bad") if spans[-1].why else state("answered", "done")
 
 
+def _lost_last(view: FollowedRun, name: str) -> str:
+    last = view.run.rounds[-1] if view.run and view.run.rounds else None
+    return f", {_why(last.lost[name])} in round {count(last.round)}" if last and name in last.lost else ""
+
+
 def _timeline(view: FollowedRun) -> Html:
-    tally = _under_way(view)
-    if not tally.spans:
+    """The round that is under way, and the one before; once a run has ended, its last one."""
+    last = view.tally.round
+    shown = [number for number in (last, last - 1 if _going(view) else 0) if number in view.tally.rounds and number]
+    if not shown:
         return Html("")
-    going = view.running and view.tally.round > _done(view)
+    styles = [("ok", "asked until it answered"), ("open", "not answered yet"), ("stopped", "no answer that counts")]
+    turns = "Simulated sites take turns, so a bar begins where the one before ends." if not view.presence else ""
+    parts = [_bars(view, number, going=_going(view) and number == last) for number in shown]
+    return join([*parts, key(styles), tag("p", turns, class_="soft") if turns else ""])
+
+
+def _going(view: FollowedRun) -> bool:
+    return view.running and view.tally.round > _done(view)
+
+
+def _bars(view: FollowedRun, number: int, going: bool) -> Html:
+    tally = view.tally.rounds[number]
     end = tally.began + since(tally.began) if going else max(tally.ended, tally.began)
     whole = max(end - tally.began, 0.001)
-    names = sorted(tally.spans)
-    rows = []
+    names, rows = sorted(tally.spans), []
     for name in names[:MOST_BARS]:
         spans = [_closed(span, name, view) for span in tally.spans[name]]
-        said = _took(spans[-1], going)
-        parts = [_part(span, tally.began, whole, end) for span in spans]
-        rows.append([name, bar(parts, f"{name}: {said}"), said])
-    told = f"Round {count(view.tally.round)}" + (" is under way" if going else "")
-    last = "now" if going else "the last line of the log"
-    why = f"From the first ask, {when(tally.began)}, to {last}: {duration(whole)}."
-    if not view.presence and view.participants:
-        why += " Simulated sites take turns, so a bar begins where the one before ends."
-    legend = key(
-        [("ok", "asked until it answered"), ("open", "not answered yet"), ("stopped", "no answer that counts")]
-    )
+        said = _took(view, name, spans[-1], going)
+        rows.append([name, bar([_part(span, tally.began, whole, end) for span in spans], f"{name}: {said}"), said])
+    told = f"Round {count(number)}" + (" is under way" if going else "")
+    why = join(["Since " if going else "From ", when(tally.began), f": {duration(whole)}."])
     bars = tag("div", table(["site", "", ""], rows, 3), class_="bars")
-    return section(told, tag("p", Html(why)), legend, bars, more(len(names), MOST_BARS))
+    return section(told, tag("p", why), bars, more(len(names), MOST_BARS))
 
 
 def _closed(span: Span, name: str, view: FollowedRun) -> Span:
@@ -204,10 +220,12 @@ def _part(span: Span, began: float, whole: float, end: float) -> Part:
     return Part(min(max(begin, 0), 1), min(max(last, 0), 1), style, span.why)
 
 
-def _took(span: Span, going: bool) -> str:
-    if span.ended is None:
-        return f"working for {duration(since(span.asked))}" if going else "no answer"
-    return _why(span.why) if span.why else duration(span.ended - span.asked)
+def _took(view: FollowedRun, name: str, span: Span, going: bool) -> str:
+    if span.ended is not None:
+        return _why(span.why) if span.why else duration(span.ended - span.asked)
+    seen = view.presence.sites.get(name) if view.presence else None
+    away = seen is not None and not seen.online
+    return f"{'away' if away else 'working'}, {duration(since(span.asked))}" if going else "no answer"
 
 
 def _why(event: str) -> str:
@@ -231,7 +249,7 @@ def _scores(view: FollowedRun) -> Html:
     alone = view.alone.test if view.alone else None
     if alone is not None and (value := alone.value(run.objective)) is not None:
         levels.append(Level("each site alone (mean)", value, "s4"))
-    picture = by_round(f"{word} after each round", word, curves, levels, _planned(view) or 1)
+    picture = by_round(f"{word} after each round", curves, levels, _planned(view) or 1)
     told = f"{word} after each round."
     if any(THIN in curve.style for curve in curves):
         told += " Thin lines are the sites' own models."

@@ -43,7 +43,9 @@ def site_parts(view: FollowedSite, spending: Spending) -> Parts:
         "rounds": _rounds(view),
         "privacy": _privacy(spent),
         "stopped": stopped(view.tally, own=True),
-        "audit": audit(view.followed.checked, "The coordinator holds a log of the same payloads, to be compared."),
+        "audit": audit(
+            view.tally, view.followed.checked, "The coordinator holds a log of the same payloads, to be compared."
+        ),
         "log": log(view.tally, own=True),
     }
 
@@ -166,7 +168,7 @@ def _privacy(spent: Spent | None) -> Html:
     left = f"{max(0.0, spent.limit - spent.epsilon):.3g}"
     share = min(1.0, spent.epsilon / spent.limit) if isfinite(spent.limit) and spent.limit else 1.0
     told += (
-        f" Epsilon {_epsilon(spent.epsilon)} is spent, {left} is left of what {spent.whose} allows: {spent.limit:g}."
+        f" Epsilon {_epsilon(spent.epsilon)} is spent, {left} left of the {spent.limit:g} that {spent.whose} allows."
     )
     picture = bar([Part(0, share, "s0")], f"{share:.0%} of epsilon is spent")
     return section("Privacy", tag("p", told), picture)

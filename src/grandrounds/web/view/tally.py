@@ -10,6 +10,8 @@ from grandrounds.reports.audit_log import Line
 from grandrounds.reports.audit_page import POLICY, stopped
 
 RESUMED = "resumed"
+HEARD = ("refused", "rejected", "failed")
+"""Beginnings of events that follow from what a site said, and not from its silence."""
 MOST_ROUNDS, MOST_SITES, MOST_REASONS, MOST_LINES = 1000, 10_000, 1000, 200
 """That are remembered; of rounds and lines the last ones. A log can be longer than a page, or memory, should be."""
 
@@ -70,7 +72,7 @@ class Tally:
         self.moved: dict[tuple[str, str, str], Moved] = defaultdict(Moved)
         """By site, direction and kind."""
         self.heard: dict[str, float] = {}
-        """Site -> when something of it came last, or was given up."""
+        """Site -> when something of it came last."""
         self.rounds: dict[int, RoundTally] = {}
         self.stopped: dict[tuple[str, str], Stopped] = {}
         """By site and reason; of more than there is room for, one entry with neither."""
@@ -98,7 +100,7 @@ class Tally:
             self.moved[line.site, line.direction, line.kind].add(line)
         elif stopped(line.event):
             self._stop(line)
-        if line.site and line.direction != "down":
+        if line.site and (line.direction == "up" or line.event.startswith(HEARD)):
             self.heard[line.site] = _arrived(line)
 
     def total(self, direction: str, site: str | None = None) -> int:
@@ -128,7 +130,7 @@ class Tally:
             tally.examples += _count(line.more.get("examples"))
         elif stopped(line.event):
             tally.stopped.append(line.event)
-        if line.site:
+        if line.site and line.exchange != 0:
             self._add_span(tally.spans.setdefault(line.site, []), line, tally)
 
     def _add_span(self, spans: list[Span], line: Line, tally: RoundTally) -> None:
