@@ -159,8 +159,9 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _figure(tick: float, ticks: Sequence[float]) -> str:
-    digits = max(0, min(4, -floor(log10(ticks[1] - ticks[0]) + 1e-9)))
-    digits += digits > 0 and abs(round((ticks[1] - ticks[0]) * 10**digits) - (ticks[1] - ticks[0]) * 10**digits) > 1e-6
+    """With as many digits as tell ticks apart."""
+    step = ticks[1] - ticks[0]
+    digits = next((d for d in range(6) if abs(step * 10**d - round(step * 10**d)) < 1e-6), 6)
     return f"{tick:.{digits}f}"
 
 

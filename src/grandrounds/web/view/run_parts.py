@@ -156,7 +156,8 @@ def _state(view: FollowedRun, name: str, seen: SiteState | None) -> Html:
         return join([state("refused", "bad"), tag("span", f" {seen.refused}", class_="soft")])
     if not view.running:
         took_part = name in view.tally.heard
-        return state("took part" if took_part else "took no part", "done" if took_part else "off")
+        word = state("took part" if took_part else "took no part", "done" if took_part else "off")
+        return join([word, tag("span", _lost_last(view, name), class_="soft")])
     if seen is not None:
         if seen.online:
             here = state(f"working ({seen.doing})" if seen.doing else "online", "good")

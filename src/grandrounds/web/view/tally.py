@@ -79,12 +79,12 @@ class Tally:
         self.policies: list[tuple[float, Mapping[str, object]]] = []
         """Since when which policy holds; of a site's own log."""
         self.lines: deque[Line] = deque(maxlen=MOST_LINES)
-        self.first = self.last = 0.0
+        self.last = 0.0
         self.round = 0
         self._replied = 0.0
 
     def add(self, line: Line) -> None:
-        self.first, self.last = self.first or line.time, line.time
+        self.last = max(self.last, line.time)
         self.lines.append(line)
         if line.event == POLICY and isinstance(held := line.more.get("policy"), dict):
             if not self.policies or self.policies[-1][1] != held:
