@@ -1,7 +1,7 @@
 """The page of a folder, and a stream of those of its parts that change.
 
-Looking costs next to nothing and happens only while somebody watches: whatever a look takes of the processor, two
-hundred times as long passes before the next one.
+Looking costs next to nothing and happens only while somebody watches: two hundred times as long as a look took passes
+before the next one. On a busy machine a look takes longer, so there are fewer.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from grandrounds.web.view.run_parts import run_parts, title_of
 from grandrounds.web.view.site_parts import site_parts, site_title
 from grandrounds.web.view.spending import Spending
 
-SHARE, SHORTEST, LONGEST = 0.005, 1.0, 15.0
-"""Of a processor's time that looking may take; seconds between two looks."""
+SHARE, SHORTEST, LONGEST = 0.005, 1.0, 10.0
+"""Of the time that looking may take; seconds between two looks."""
 MOST_STREAMS = 50
 STILL_HERE = 15.0
 """Seconds after which a stream without news says that it is still there."""
@@ -106,8 +106,8 @@ class Watch:
             self.streams -= 1
 
     def _timed(self) -> tuple[Seen, float]:
-        began = time.thread_time()
-        return self.look(), time.thread_time() - began
+        began = time.monotonic()
+        return self.look(), time.monotonic() - began
 
 
 def application(watch: Watch) -> Starlette:
