@@ -33,7 +33,7 @@ with urllib.request.urlopen(asked) as stream:
 
 
 def measure(settings: Settings) -> Iterator[Row]:
-    sites, per_site, pairs = (4, 16, 1) if settings.quick else (20, 160, 8)
+    sites, per_site, pairs = (4, 16, 1) if settings.quick else (20, 80, 6)
     folder = settings.folder / "live-view"
     shown = {"federation.evaluate_on": ["test"], "federation.evaluate_every": 1, "federation.checkpoint_every": 1}
     watched = Watched(folder / "run", pairs, settings.say)
@@ -100,8 +100,8 @@ class Watched(Silent):
         shares = [theirs / ours for ours, theirs in zip(self.seen, self.served, strict=True)]
         yield Row(
             "the page's server over the run that it follows",
-            median(shares),
-            GOAL - 1,
+            sum(self.served) / sum(self.seen),  # of all rounds: the clock of another process ticks every 10 ms
+            round(GOAL - 1, 3),
             low=min(shares),
             high=max(shares),
             note=f"CPU time while somebody watches, in rounds of {median(self.wall):.1f} s",
