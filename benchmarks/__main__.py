@@ -28,6 +28,7 @@ from benchmarks import (
     extraction,
     extraction_memory,
     federation_tax,
+    live_view,
     many_sites,
     masked_language,
     memory,
@@ -49,6 +50,7 @@ BENCHMARKS = {
     "extraction": extraction.measure,
     "extraction_memory": extraction_memory.measure,
     "masked_language": masked_language.measure,
+    "live_view": live_view.measure,
 }
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "bench.json"
 

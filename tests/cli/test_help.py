@@ -26,6 +26,7 @@ COMMANDS = {
     "evaluate": ("Example: grandrounds evaluate", "--format"),
     "extract": ("Example: grandrounds extract", "--threshold"),
     "serve": ("Example: grandrounds serve", "MODEL...", "--port", "--threshold"),
+    "view": ("Example: grandrounds view", "RUN", "--alone", "--port", "enrolment"),
     "report": ("Example: grandrounds report", "--out"),
     "attention": ("Example: grandrounds attention", "--text", "--out"),
     "data check": ("Example: grandrounds data check", "--format"),

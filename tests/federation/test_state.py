@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from grandrounds.federation.files import DamagedError, read_folder, write_folder
 from grandrounds.federation.private import MissingVersionError, PrivateStore
 from grandrounds.federation.state import Flat, flatten, rebuild
+from grandrounds.federation.state_folder import DamagedError, read_folder, write_folder
 
 
 def small_model() -> nn.Module:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from grandrounds.errors import GrandRoundsError
-from grandrounds.federation.files import write_folder
 from grandrounds.federation.state import Flat
+from grandrounds.federation.state_folder import write_folder
 from grandrounds.runs.checkpoints import Checkpoints, Progress
 
 STATE = {"model": Flat({"weight": torch.ones(2)}, {})}

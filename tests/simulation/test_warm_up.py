@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 import grandrounds
 from grandrounds.errors import ConfigError
-from grandrounds.federation.files import read_folder
 from grandrounds.federation.state import rebuild
+from grandrounds.federation.state_folder import read_folder
 from tests.conftest import TinyConfig
 from tests.simulation.crashes import cut, weights
 

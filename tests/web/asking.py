@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import unquote
 
@@ -62,7 +62,9 @@ def client(app: ASGIApp | None = None, host: str = "127.0.0.1:8000") -> TestClie
     return TestClient(app or small(), base_url=f"http://{host}", follow_redirects=False)
 
 
-def raw(method: str, target: str, headers: list[tuple[bytes, bytes]], receive: Receive) -> tuple[int, bytes]:
+def raw(
+    method: str, target: str, headers: list[tuple[bytes, bytes]], receive: Receive, app: ASGIApp | None = None
+) -> tuple[int, bytes]:
     """The status and body that an application gives a request as it is, which no client has tidied up."""
     answered = list[Message]()
 
@@ -83,7 +85,7 @@ def raw(method: str, target: str, headers: list[tuple[bytes, bytes]], receive: R
         "server": ("127.0.0.1", 8000),
         "client": ("127.0.0.1", 1),
     }
-    asyncio.run(small()(scope, receive, send))
+    asyncio.run((app or small())(scope, receive, send))
     return answered[0]["status"], b"".join(message["body"] for message in answered[1:])
 
 
@@ -97,8 +99,8 @@ def running(app: ASGIApp) -> Iterator[int]:
 
 
 @contextmanager
-def running_on(listening: socket.socket, app: ASGIApp) -> Iterator[None]:
-    server = Server(app)
+def running_on(listening: socket.socket, app: ASGIApp, ending: Callable[[], None] = lambda: None) -> Iterator[None]:
+    server = Server(app, ending)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     try:

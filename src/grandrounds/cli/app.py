@@ -27,6 +27,7 @@ from grandrounds.cli import (
     search,
     serve,
     site,
+    view,
     vocabulary,
 )
 
@@ -48,6 +49,7 @@ app.command("map")(map.map)
 app.command("evaluate")(evaluate.evaluate)
 app.command("extract")(extract.extract)
 app.command("serve")(serve.serve)
+app.command("view")(view.view)
 app.command("export")(export.export)
 app.command("attention")(attention.attention)
 app.command("report")(report.report)

@@ -106,39 +106,19 @@ def show(
 def _write_page(log: Path, site: str | None, out_path: Path) -> None:
     """Of a log that does not verify, too: the page says so, and so does the command."""
     from grandrounds.reports.audit_page import write_audit_page
+    from grandrounds.reports.noted import noted_heads
 
+    if (log.parent.parent / "site.toml").exists():
+        require_flower()  # a signature is to be checked
     heads: dict[str, str] | GrandRoundsError
     try:
-        heads = _noted_heads(log)
+        heads = noted_heads(log)
     except GrandRoundsError as problem:
         heads = problem
     checked = write_audit_page(log, out_path, heads, site)
     out.print(f"written to '{out_path}'", soft_wrap=True)
     if not checked.good:
         raise GrandRoundsError(f"{log}: {checked.sentence}; the page says so")
-
-
-def _noted_heads(log: Path) -> dict[str, str]:
-    """What was noted beside the log when it was last written: by a run in its result, by a site under its signature."""
-    from grandrounds.runs.results import RESULT, read_result
-
-    folder = log.parent
-    if (folder / RESULT).exists():
-        return {RESULT: read_result(folder).audit_head}
-    if not (folder / "audit.head").exists() or not (folder.parent / "site.toml").exists():
-        return {}
-    require_flower()
-    from grandrounds.deployment.enrolment import read_enrolment
-    from grandrounds.deployment.heads import read_heads
-    from grandrounds.deployment.keys import read_public
-
-    ours = read_enrolment(folder.parent)
-    key, found = read_public(ours.public_key), {}
-    for name, noted in read_heads(folder / "audit.head").items():
-        if not noted.signed_by(key):
-            raise GrandRoundsError(f"the head in audit.head is not signed with the key of '{name}'")
-        found["audit.head, signed with this site's key"] = noted.head
-    return found
 
 
 @app.command()

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from grandrounds.cli.console import Live, err, out, show_json
 from grandrounds.cli.federation import INSECURE, require_flower
-from grandrounds.cli.options import JsonOption
+from grandrounds.cli.options import JsonOption, require_web
 
 if TYPE_CHECKING:
     from grandrounds.deployment.flower.grid import Roster
@@ -26,6 +26,9 @@ def coordinator(
     at_least: Annotated[
         Optional[int], typer.Option(help="Start when this many sites have joined; by default all.", min=1)
     ] = None,
+    view: Annotated[
+        bool, typer.Option("--view", help="Show the run on a page, as `grandrounds view` does; prints its address.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Start Flower's SuperLink, wait for the sites, run the experiment.
@@ -43,6 +46,11 @@ def coordinator(
     consortium = Consortium(folder)
     if consortium.founded.insecure:
         err.print(f"  {INSECURE}", soft_wrap=True)
+    if view:
+        require_web()
+        from grandrounds.web.view.server import beside
+
+        err.print(f"  the run's page: {beside(folder)}", soft_wrap=True)
     with LiveSites() as watcher:
         result = coordinate(consortium, watcher, resume=resume, at_least=at_least)
     run = folder / "run"

@@ -39,6 +39,7 @@ from grandrounds.deployment.keys import (
     public_bytes,
     read_public,
 )
+from grandrounds.deployment.presence import PresenceFile
 from grandrounds.deployment.signed import sign_enrolment
 from grandrounds.deployment.terms import Terms, read_terms, write_terms
 from grandrounds.errors import ConfigError, DataError, GrandRoundsError
@@ -48,7 +49,7 @@ from grandrounds.federation.payloads import largest_upload
 from grandrounds.registry import TASKS
 from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.loop import RoundLoop
-from grandrounds.runs.results import Result
+from grandrounds.runs.results import PRESENCE, Result
 from grandrounds.setup.corpora import Corpora, paths_of, unlabelled_source
 from grandrounds.setup.encoders import find_encoder, resolved
 from grandrounds.setup.examples import examples_by_part
@@ -256,9 +257,12 @@ def coordinate(
         grid = link.open_run()
         roster = Roster(grid, {key: site for site, key in public.items()})
 
+        presence = PresenceFile(folder.path / PRESENCE)
+
         def idle() -> None:
             link.check()
             watcher.sites(roster)
+            presence.write(roster)
 
         rounds = config.federation
         transport = OverGrid(

@@ -218,6 +218,7 @@ class Handshake:
             )
 
     def _refuse(self, name: str, why: str) -> None:
+        self._transport.roster.sites[name].refused = why
         for _ in self._transport.converse([Letter(name, Refused(why=why))], patience=10):
             pass
 

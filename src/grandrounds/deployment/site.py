@@ -5,7 +5,6 @@ Text, paths and what is special about a site stay in this process and in the sit
 
 from __future__ import annotations
 
-import fcntl
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from grandrounds.deployment.terms import tokenizer_digest
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit
 from grandrounds.federation.contract import Registration
+from grandrounds.federation.files import LOCK, lock
 from grandrounds.federation.learner import VALIDATION, LearnerSpec
 from grandrounds.federation.payloads import LabelCounts
 from grandrounds.federation.policy import Policy, RefusalError
@@ -133,14 +133,10 @@ def told_labels(enrolment: Enrolment, holding: Holding) -> dict[str, int]:
 @contextmanager
 def alone(enrolment: Enrolment) -> Iterator[None]:
     """One process at a time serves a site: two would write the same log and states."""
-    with (enrolment.state / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            where = enrolment.state
-            raise GrandRoundsError(
-                f"another process serves this site already, from '{where}'; stop it first"
-            ) from error
+    held = lock(enrolment.state / LOCK)
+    if held is None:
+        raise GrandRoundsError(f"another process serves this site already, from '{enrolment.state}'; stop it first")
+    with held:
         yield
 
 

@@ -15,12 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grandrounds.errors import GrandRoundsError
-from grandrounds.federation.exchange import Work
 from grandrounds.federation.files import disk_error
-from grandrounds.federation.payloads import Packed
+
+if TYPE_CHECKING:  # a log is checked without torch
+    from grandrounds.federation.exchange import Work
+    from grandrounds.federation.payloads import Packed
 
 START = "0" * 64
 

@@ -316,7 +316,7 @@ class RoundCohort(Cohort):
 
     def _record(self, ask: Ask, answer: Answer) -> None:
         """Count and log what crossed the wire, good or not."""
-        where = ask.where
+        where = ask.where if answer.arrived is None else {**ask.where, "arrived": round(answer.arrived, 3)}
         self.traffic.bytes_down += sum(part.nbytes for part in ask.payloads)
         holding = self._federation.ledger.holding
         if answer.lacks_public:

@@ -94,6 +94,8 @@ class Answer:
     """It was refused for want of the public set."""
     work: Work = field(default_factory=Work)
     """What training for it took."""
+    arrived: float | None = None
+    """When it came, where that is known: answers wait for their turn, in the order of the sites."""
 
     def note(self) -> dict[str, Any]:
         """JSON of all but the payload."""

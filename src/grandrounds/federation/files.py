@@ -1,70 +1,24 @@
-"""Files that are whole or absent: written beside their place, synced, then renamed; read back against their digest."""
+"""Files that are whole or absent: written beside their place, synced, then renamed. And locks, which end with their
+process.
+"""
 
 from __future__ import annotations
 
 import errno
-import json
+import fcntl
 import os
-import shutil
-from collections.abc import Mapping
-from hashlib import sha256
+import time
 from pathlib import Path
-from typing import Any
-
-from safetensors import SafetensorError
-from safetensors import torch as safetensors
+from typing import TextIO
 
 from grandrounds.errors import GrandRoundsError
-from grandrounds.federation.state import Flat
 
-
-class DamagedError(GrandRoundsError):
-    """A saved state that is cut short or altered."""
+LOCK = ".lock"
+"""Of a run's folder, or a site's: the process that writes there holds it."""
 
 
 class DiskError(GrandRoundsError):
     """A disk that is full, read-only or broken: nothing that follows could be kept."""
-
-
-def write_folder(folder: Path, flat: Mapping[str, Flat], record: Mapping[str, Any]) -> None:
-    """Save states and a JSON record as one folder that appears at once, or not at all."""
-    part = folder.with_name(f".{folder.name}.part")
-    try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        digests = {}
-        for name, state in flat.items():
-            data = safetensors.save(dict(state.tensors))
-            digests[name] = sha256(data).hexdigest()
-            write_synced(part / f"{name}.safetensors", data)
-        trees = {name: state.tree for name, state in flat.items()}
-        text = json.dumps({"record": record, "trees": trees, "digests": digests}).encode()
-        write_synced(part / "state.json", text)
-        write_synced(part / "digest", sha256(text).hexdigest().encode())
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
-        sync(folder.parent)
-    except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
-        raise disk_error(error, folder) from error
-
-
-def read_folder(folder: Path) -> tuple[dict[str, Flat], dict[str, Any]]:
-    """What `write_folder` saved; DamagedError where a byte is not as it was written."""
-    try:
-        text = (folder / "state.json").read_bytes()
-        if sha256(text).hexdigest() != (folder / "digest").read_text().strip():
-            raise DamagedError(f"{folder.name}/state.json is damaged")
-        saved = json.loads(text)
-        states = {}
-        for name, digest in saved["digests"].items():
-            data = (folder / f"{name}.safetensors").read_bytes()
-            if sha256(data).hexdigest() != digest:
-                raise DamagedError(f"{folder.name}/{name}.safetensors is damaged")
-            states[name] = Flat(safetensors.load(data), saved["trees"][name])
-        return states, saved["record"]
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise DamagedError(f"{folder.name} is incomplete") from error
 
 
 def write_synced(path: Path, data: bytes) -> None:
@@ -83,6 +37,31 @@ def write_whole(path: Path, data: bytes) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise disk_error(error, path) from error
+
+
+def lock(path: Path) -> TextIO | None:
+    """The file, locked until it is closed; None where another process has it for longer than `locked` takes to ask."""
+    file = path.open("w")
+    for patience in (0.05, 0.2, 0.0):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError:
+            time.sleep(patience)
+    file.close()
+    return None
+
+
+def locked(path: Path) -> bool:
+    """Whether a process has the lock of this file."""
+    try:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def sync(folder: Path) -> None:

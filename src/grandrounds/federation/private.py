@@ -14,8 +14,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from grandrounds.errors import GrandRoundsError
-from grandrounds.federation.files import DamagedError, read_folder, write_folder
 from grandrounds.federation.state import Flat
+from grandrounds.federation.state_folder import DamagedError, read_folder, write_folder
 
 VERSION = re.compile(r"\d{5,}\.\d+")
 """Round and exchange. The server names versions, so a site must not take a name for a path."""

@@ -56,7 +56,7 @@ def sentences(sites: Sequence[Registration], weight_by: str, largest: float) -> 
         return []
     registered = {site.site: weight(site, weight_by) for site in sites}
     counted = weights(sites, weight_by, largest)
-    shares, total = _shares(counted), _shares(registered)
+    shares, total = of_all(counted), of_all(registered)
     shown = sorted(shares, key=lambda name: (-shares[name], name))[:SHOWN]
     said = ", ".join(f"{name} {shares[name]:.1%}" for name in shown)
     further = "" if len(shares) <= SHOWN else f", and {len(shares) - SHOWN} smaller"
@@ -71,6 +71,7 @@ def sentences(sites: Sequence[Registration], weight_by: str, largest: float) -> 
     ]
 
 
-def _shares(found: Mapping[str, float]) -> dict[str, float]:
+def of_all(found: Mapping[str, float]) -> dict[str, float]:
+    """Shares that add up to 1."""
     total = sum(found.values())
     return {name: value / total for name, value in found.items()}

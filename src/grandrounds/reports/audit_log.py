@@ -39,6 +39,8 @@ class Line:
     event: str
     more: Mapping[str, object] = field(default_factory=dict)
     """What else it says: of an event, or the work behind a reply."""
+    exchange: int | None = None
+    """Of its round, from 1 on; 0: no answer is awaited."""
 
     @property
     def travelled(self) -> bool:
@@ -122,11 +124,10 @@ class AuditLog:
 
 def _line(number: int, record: Mapping[str, object]) -> Line:
     more = {key: _bounded(value) for key, value in list(record.items())[:40] if key not in OWN}
-    place = record.get("round")
     return Line(
         number,
         _number(record.get("time")),
-        int(place) if type(place) is int and 0 <= place < 1 << 53 else None,
+        _ordinal(record.get("round")),
         _words(record.get("site")),
         _words(record.get("direction")),
         _words(record.get("kind")),
@@ -134,7 +135,12 @@ def _line(number: int, record: Mapping[str, object]) -> Line:
         _words(record.get("digest")),
         _words(record.get("event")),
         more,
+        _ordinal(record.get("exchange")),
     )
+
+
+def _ordinal(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 53 else None
 
 
 def _number(value: object) -> float:

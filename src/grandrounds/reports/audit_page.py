@@ -208,7 +208,7 @@ def _way(direction: str, own: bool) -> str:
 
 def _refusals(lines: Sequence[Line]) -> Html:
     reasons = Counter(
-        (line.site, line.event) for line in lines if line.event and not line.travelled and _stopped(line.event)
+        (line.site, line.event) for line in lines if line.event and not line.travelled and stopped(line.event)
     )
     if not reasons:
         return join([tag("h2", "What was refused or rejected"), tag("p", "Nothing.")])
@@ -222,7 +222,8 @@ def _refusals(lines: Sequence[Line]) -> Html:
     )
 
 
-def _stopped(event: str) -> bool:
+def stopped(event: str) -> bool:
+    """Whether it says why something does not count, or did not leave."""
     return event.split(":")[0] in ("refused", "rejected", "late", "cut off", "failed", "gone", "lost", "model refused")
 
 

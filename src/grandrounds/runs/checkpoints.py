@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from grandrounds.errors import GrandRoundsError
-from grandrounds.federation.files import DamagedError, read_folder, write_folder
 from grandrounds.federation.state import Flat
+from grandrounds.federation.state_folder import DamagedError, read_folder, write_folder
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 from fnmatch import fnmatchcase
@@ -11,11 +10,21 @@ from typing import Any
 
 from grandrounds.config.schema import Config, make_config
 from grandrounds.errors import ConfigError, GrandRoundsError
-from grandrounds.federation.files import disk_error, write_whole
-from grandrounds.runs.results import METRICS, RESULT, Result, Round, read_result, read_rounds
+from grandrounds.federation.files import LOCK, disk_error, lock, write_whole
+from grandrounds.runs.results import (
+    METRICS,
+    PARTICIPANTS,
+    PRESENCE,
+    RESULT,
+    Participants,
+    Result,
+    Round,
+    read_result,
+    read_rounds,
+)
 
 # All that a run leaves which ended before round 1: by a kill, or by a mistake in its config.
-BEGUN = (".lock", "vocabulary", "start.safetensors", "spool", "registrations.json", ".*.part")
+BEGUN = (LOCK, "vocabulary", "start.safetensors", "spool", "registrations.json", PRESENCE, ".*.part")
 
 
 class RunFolder:
@@ -36,18 +45,15 @@ class RunFolder:
             self._same_run(config)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = (path / ".lock").open("w")
+            held = lock(path / LOCK)
         except OSError as error:
             raise disk_error(error, path) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise GrandRoundsError(
-                f"another process is running in '{path}'; wait for it, or choose another folder"
-            ) from error
+        if held is None:
+            raise GrandRoundsError(f"another process is running in '{path}'; wait for it, or choose another folder")
+        self._lock = held
         if not occupied:
             for left in path.iterdir():
-                if left.name != ".lock":
+                if left.name != LOCK:
                     shutil.rmtree(left) if left.is_dir() else left.unlink()
 
     def claim(self, config: Config) -> None:
@@ -88,6 +94,9 @@ class RunFolder:
         """Forget the metrics of rounds after this one: they will be run again."""
         kept = [_line(past) for past in self.rounds() if past.round <= round]
         write_whole(self.path / METRICS, "".join(kept).encode())
+
+    def write_participants(self, participants: Participants) -> None:
+        write_whole(self.path / PARTICIPANTS, (json.dumps(participants.to_dict(), indent=1) + "\n").encode())
 
     def add_round(self, round: Round) -> None:
         try:

@@ -42,13 +42,13 @@ from grandrounds.federation.secure.combinations import Combination, refusal
 from grandrounds.federation.secure.fixed_point import RANGE
 from grandrounds.federation.secure.settings import fresh_attempt, repeatable_attempt
 from grandrounds.federation.seeds import generator
-from grandrounds.federation.shares import sentences
+from grandrounds.federation.shares import of_all, sentences, weights
 from grandrounds.metrics.score import Score
 from grandrounds.runs.card import model_card
 from grandrounds.runs.checkpoints import Checkpoints, Progress
 from grandrounds.runs.folder import RunFolder
 from grandrounds.runs.provenance import provenance
-from grandrounds.runs.results import Result, Round
+from grandrounds.runs.results import Participants, Result, Round
 from grandrounds.setup.server import ServerSetup
 from grandrounds.tasks.saved import save_model
 from grandrounds.tasks.task import Counts, Task
@@ -161,6 +161,7 @@ class RoundLoop:
         # ConfigError here, not after the first site has trained, where a site has not registered what weights go by
         for sentence in sentences(self.sites, self.federation.weight_by, self.federation.largest_share):
             self.watcher.say(sentence)
+        self._write_participants()
         if (plan := self.config.privacy_plan) is not None:
             self.watcher.say(plan.sentence(self._simulated))
         if (secure := self.federation.secure) is not None:
@@ -185,6 +186,13 @@ class RoundLoop:
             self.audit.write(event="started", algorithm=self.algorithm.name, config=self.config.digest())
             self._keep_model()
             self._checkpoint()
+
+    def _write_participants(self) -> None:
+        """From here on whoever looks at the folder knows who takes part."""
+        shares = of_all(weights(self.sites, self.federation.weight_by, self.federation.largest_share))
+        self.folder.write_participants(
+            Participants(sites=tuple(self.setup.table), shares=shares, left_out=tuple(self.setup.left_out))
+        )
 
     def _round(self, round: int) -> None:
         began = time.perf_counter()

@@ -1,4 +1,6 @@
-"""What a run finds: `Round`, a line of metrics.jsonl, and `Result`, result.json. All write and read them here."""
+"""What a run finds: `Round`, a line of metrics.jsonl, and `Result`, result.json; and while it goes on, who takes part:
+`Participants`, sites.json, and `Presence`, presence.json. All write and read them here.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from grandrounds.metrics.score import Objective, Score
 SCHEMA = 1
 """Of result.json. It rises with every change of a key."""
 RESULT, METRICS = "result.json", "metrics.jsonl"
+PARTICIPANTS, PRESENCE = "sites.json", "presence.json"
 CURE = "the run was made by another version of Grand Rounds, or the file was edited: run it again in another folder"
 
 
@@ -55,6 +58,37 @@ class Round(_Record):
     """Site -> what it has spent on privacy so far, of the sites that were asked. Between hosts only the site knows."""
     outliers: dict[str, float] = {}
     """Site -> how many times as large as the median its update was."""
+
+
+class Participants(_Record):
+    """sites.json, from before round 1 on."""
+
+    sites: tuple[SiteRow, ...]
+    """What each holds."""
+    shares: dict[str, float]
+    """Site -> its share of a mean over all sites."""
+    left_out: tuple[str, ...]
+
+
+class SiteState(_Record):
+    """What a coordinator between hosts knows of a site's whereabouts. Times are seconds since 1970; 0: never."""
+
+    online: bool
+    seen: float
+    asked: float
+    """When it was asked the last time, and in `answered` when its last answer came."""
+    answered: float
+    doing: str
+    """What it is asked for and has not answered yet."""
+    refused: str
+    """Why it takes no part; empty: it does."""
+
+
+class Presence(_Record):
+    """presence.json, which a coordinator between hosts writes anew while it waits for answers."""
+
+    time: float
+    sites: dict[str, SiteState]
 
 
 class Result(_Record):
@@ -117,6 +151,14 @@ def read_result(folder: Path) -> Result:
     return _parse(Result, json.dumps(content), path)
 
 
+def read_participants(folder: Path) -> Participants | None:
+    return _read(Participants, folder / PARTICIPANTS)
+
+
+def read_presence(folder: Path) -> Presence | None:
+    return _read(Presence, folder / PRESENCE)
+
+
 def read_rounds(folder: Path) -> tuple[list[Round], bool]:
     """The rounds of the run in the folder, in order, and whether the last line is incomplete, as after a kill.
 
@@ -128,6 +170,10 @@ def read_rounds(folder: Path) -> tuple[list[Round], bool]:
     torn = bool(lines) and not text.endswith("\n") and not _is_json(lines[-1][1])
     rounds = {read.round: read for read in (_parse(Round, line, path, n) for n, line in lines[: len(lines) - torn])}
     return [rounds[number] for number in sorted(rounds)], torn
+
+
+def _read(kind: type[R], path: Path) -> R | None:
+    return _parse(kind, path.read_text(encoding="utf-8"), path) if path.exists() else None
 
 
 def _parse(kind: type[R], text: str, path: Path, line: int | None = None) -> R:

@@ -41,7 +41,7 @@ STATIC = {
     **{name: ("grandrounds.reports", name) for name in ("page.css", "extraction.css")},
     **{
         name: ("grandrounds.web", f"static/{name}")
-        for name in ("web.css", "serve.css", "dom.js", "note.js", "lists.js", "serve.js")
+        for name in ("web.css", "serve.css", "dom.js", "note.js", "lists.js", "serve.js", "view.css", "view.js")
     },
 }
 """Styles and scripts by name, and the package and place of each; nothing else is served from a disk."""

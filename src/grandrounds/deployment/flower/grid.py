@@ -51,6 +51,10 @@ class Presence:
     """When it joined; another value is another life of the site's process."""
     seen: float = 0.0
     doing: str = ""
+    asked: float = 0.0
+    answered: float = 0.0
+    refused: str = ""
+    """Why it takes no part in this run."""
     bytes_up: int = 0
     bytes_down: int = 0
 
@@ -106,6 +110,7 @@ class Received:
     lost: str = ""
     waiting: tuple[Path, Sequence[int]] | None = None
     """Where its payloads lie meanwhile, and how long each is."""
+    arrived: float = field(default_factory=time.time)
 
     @property
     def message(self) -> Said | None:
@@ -187,6 +192,9 @@ class OverGrid:
             yield arrived.pop(site).unspooled()
 
     def _answer(self, received: Received) -> Answer:
+        return replace(self._checked(received), arrived=received.arrived)
+
+    def _checked(self, received: Received) -> Answer:
         if received.response is None:
             return Answer(received.site, lost=received.lost)
         try:
@@ -235,7 +243,7 @@ class OverGrid:
             if name is not None:
                 waiting.messages.append(name)
                 waiting.since = presence.since
-                presence.doing = _doing(waiting.request.message)
+                presence.doing, presence.asked = _doing(waiting.request.message), time.time()
                 presence.bytes_down += sum(map(len, waiting.payloads))
 
     def _receive(self, pending: dict[str, _Pending], arrived: dict[str, Received], turn: str) -> bool:
@@ -257,8 +265,9 @@ class OverGrid:
             came = self._heard = True
             self._missed.pop(site, None)
             arrived[site] = self._early(reply) if site != turn else reply
-            self.roster.sites[site].doing = ""
-            self.roster.sites[site].bytes_up += sum(map(len, reply.payloads))
+            presence = self.roster.sites[site]
+            presence.doing, presence.answered = "", reply.arrived
+            presence.bytes_up += sum(map(len, reply.payloads))
             del pending[site]
         return came
 
@@ -321,7 +330,7 @@ class OverGrid:
         for site, presence in self.roster.sites.items():
             if presence.online and site not in self.registered and self._reported.get(site) != presence.since:
                 self._reported[site] = presence.since
-                why = f"this run began without site '{site}'; join the next one"
+                presence.refused = why = f"this run began without site '{site}'; join the next one"
                 request = encode(Request(id="", message=Refused(why=why)))
                 with _heard():
                     self._grid.push_messages([Message(to_records(request), presence.node, "query", ttl=60)])
