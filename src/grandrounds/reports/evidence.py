@@ -10,6 +10,7 @@ from pathlib import Path
 from grandrounds.metrics.outcomes import Outcomes, outcomes_of_run
 from grandrounds.metrics.significance import Resampled, resample
 from grandrounds.reports.tables import ComparisonRow
+from grandrounds.reports.wording import listed
 
 Arms = Mapping[str, Sequence[Path]]
 """The run folders of each arm, one a seed."""
@@ -71,6 +72,9 @@ def remarks(rows: Sequence[ComparisonRow], seeds: int) -> Iterator[str]:
         )
     elif any(row.low is not None for row in measured):
         yield f"The intervals are over {seeds} seeds and the units of the test set."
+    rounds = {row.name: row.rounds for row in measured if row.rounds is not None}
+    if len(set(rounds.values())) > 1:
+        yield f"The arms ran for different numbers of rounds: {listed([f'{n} {r:g}' for n, r in rounds.items()])}."
     for row in measured:
         if row.low is None:
             yield f"{row.name} has no interval: its runs left no outcomes; run it again in another folder."
