@@ -12,12 +12,24 @@ from matplotlib.figure import Figure
 from grandrounds.data.partition import SiteRow
 from grandrounds.data.structural_entropy import Spread
 from grandrounds.errors import ConfigError
+from grandrounds.metrics.outcomes import Record
 from grandrounds.metrics.score import ClassScore
 from grandrounds.reports import plots
+from grandrounds.reports.comparison import write_comparison
 from grandrounds.reports.markup import Html, table, tag
 from grandrounds.reports.report import write_report
-from grandrounds.reports.svg import OTHER, SERIES
-from tests.reports.fixture_runs import ranked, score, write_language, write_ranked, write_run
+from grandrounds.reports.svg import OTHER, SERIES, name_colours
+from tests.reports.fixture_runs import (
+    FAIR,
+    GOOD,
+    leave,
+    outcomes,
+    ranked,
+    score,
+    write_language,
+    write_ranked,
+    write_run,
+)
 from tests.reports.pages import elements, outside_links, words
 
 HOSTILE = "<script>alert('x')</script>\"&"
@@ -96,6 +108,66 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
     assert "Not finished, and so not in the table: late." in reported
     assert "4.2 kB" in reported
     assert elements(page).count("details") == 5 + 4 + 5  # a run each, sites of the finished, configs
+
+
+def test_a_comparison_says_which_differences_can_be_shown(tmp_path: Path) -> None:
+    arms = {"fedavg": FAIR, "feded": GOOD, "fedatt": FAIR}
+    for name, rows in arms.items():
+        rounds = 6 if name == "fedatt" else 10
+        leave(write_run(tmp_path / name, algorithm=name, rounds=rounds), Record("server", "test", outcomes(rows)))
+    reported = words(write_report([tmp_path / name for name in arms], tmp_path / "r.html").read_text("utf-8"))
+    assert "F1 95% interval median" in reported
+    assert "F1 minus that of fedavg algorithm difference 95% interval p " in reported
+    assert "No difference from fedavg can be shown for fedatt." in reported
+    assert "different numbers of rounds: fedatt for 6; fedavg and feded for 10." in reported
+    assert "There was one seed" in reported
+
+
+def test_a_comparison_calls_its_arms_and_its_baseline_as_the_command_did(tmp_path: Path) -> None:
+    for name, rows in (("short", FAIR), ("long", GOOD)):
+        leave(write_run(tmp_path / name), Record("server", "test", outcomes(rows)))
+    write_comparison([("short", tmp_path / "short"), ("long", tmp_path / "long")], "long", tmp_path)
+    reported = words((tmp_path / "report.html").read_text("utf-8"))
+    assert "F1 minus that of long" in reported
+    assert "short, seed 1 (short)" in reported
+
+
+def test_many_classes_are_folded_and_all_counts_what_they_count(tmp_path: Path) -> None:
+    classes = {f"class {i}": {"precision": 0.5, "recall": 0.5, "f1": 0.5, "support": i} for i in range(1, 41)}
+    many = write_run(tmp_path / "many", task="ner", test=score(0.5) | {"per_class": classes})
+    few = write_run(tmp_path / "few")
+    page = write_report([many], tmp_path / "r.html").read_text("utf-8")
+    (folded,) = re.findall(r"<details><summary>The 40 classes in numbers</summary>.*?</details>", page)
+    assert "class 40" in words(folded)
+    assert "all 0.480 0.520 0.500 820" in words(page.replace(folded, ""))
+    assert "classes in numbers" not in write_report([few], tmp_path / "r.html").read_text("utf-8")
+    together = write_report([many, few], tmp_path / "r.html").read_text("utf-8")
+    assert "The 42 classes in numbers" in together
+
+
+def test_a_ring_is_spoken_of_only_where_one_is_drawn(tmp_path: Path) -> None:
+    ringed = write_run(tmp_path / "a")
+    last = write_run(tmp_path / "b", best_round=None, selected_by="last round")
+    unmeasured = write_run(tmp_path / "c", best_round=11)
+    for runs, there in (([ringed], True), ([last], False), ([unmeasured], False), ([last, unmeasured], False)):
+        page = write_report(runs, tmp_path / "r.html").read_text("utf-8")
+        assert bool(re.search("(The|A) ring marks", page)) is there
+
+
+def test_a_run_is_called_by_its_folder_once(tmp_path: Path) -> None:
+    assert '<p class="sub">run · seed 1' in write_report([write_run(tmp_path / "run")], tmp_path / "r.html").read_text()
+
+
+def test_a_legend_is_no_wider_than_the_page() -> None:
+    names = [f"an arm with settings, number {i}" for i in range(5)]
+    figure = Figure(figsize=(7.4, 4))
+    for axes in figure.subplots(2):
+        for name in names:
+            axes.plot([0, 1], [0, 1], label=name)
+    name_colours(figure)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == names
+    assert 0.5 * figure.bbox.width < legend.get_window_extent().width <= figure.bbox.width
 
 
 def test_sites_that_learned_alone_show_their_spread(tmp_path: Path) -> None:

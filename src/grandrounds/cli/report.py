@@ -22,7 +22,7 @@ def report(
 ) -> None:
     """Write a self-contained HTML page: curves by round, bytes, classes, what each site holds, the config.
 
-    Example: `grandrounds report runs/compare/* --out comparison.html`
+    Example: `grandrounds report runs/compare/*/ --out comparison.html`
     """
     if tensorboard:
         from grandrounds.reports.tensorboard import write_events

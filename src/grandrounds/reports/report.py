@@ -169,11 +169,20 @@ def _comparison(runs: Sequence[Run], rows: Sequence[tables.ComparisonRow]) -> Ht
 
 def _differences(rows: Sequence[tables.ComparisonRow]) -> Html:
     """What is shown and what is not, and what a reader must know of it."""
+    if all(row.low is None for row in rows):
+        return Html("")
     title, cells = tables.difference_rows(rows)
-    reported = remarks(rows, min((row.runs for row in rows if not row.trivial), default=0))
+    alike = [row for row in rows if row.difference is not None and not row.differs]
+    said = (
+        f"No difference from {alike[0].baseline} can be shown for {listed([row.name for row in alike])}."
+        if alike
+        else ""
+    )
+    reported = remarks(rows, min(row.runs for row in rows if not row.trivial))
     return join(
         [
-            join([tag("h2", title), table(tables.DIFFERENCE, cells)]) if cells else "",
+            join([tag("h2", title), table(tables.DIFFERENCE[:4], [row[:4] for row in cells])]) if cells else "",
+            tag("p", said) if said else "",
             tag("ul", *(tag("li", sentence) for sentence in reported), class_="soft"),
         ]
     )
@@ -195,7 +204,8 @@ def _curves(runs: Sequence[Run], names: Sequence[str]) -> Html:
         return Html("")
     ringed = any(run.kept_is_shown for run in runs)
     ring = " A ring marks the round whose model was kept." if ringed else ""
-    why = f"{listed(words)} after each round.{ring} Repeats share a colour."
+    repeats = " Repeats share a colour." if len(set(names)) < len(names) else ""
+    why = f"{listed(words)} after each round.{ring}{repeats}"
     return join([tag("h2", "Round by round"), tag("p", why), *parts])
 
 
