@@ -267,11 +267,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "faults": lambda: faults(tiny),
         }
         for name in options.only or measures:
-            before = load()
+            before, own = load(), name == "speed" and options.encoder is not None
             found = {
                 **provenance(),
-                "command": f"python -m benchmarks.serving --only {name}",
-                "encoder": Path(encoder).name if name == "speed" else "tiny",
+                "command": f"python -m benchmarks.serving --only {name}" + (" --encoder MINILM" if own else ""),
+                "encoder": Path(options.encoder).name if own else "tiny",
                 "load": {"before": before, "cores": os.cpu_count()},
                 "figures": measures[name](),
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,7 @@ from tests.reports.fixture_runs import (
     write_run,
 )
 from tests.reports.pages import elements, outside_links, words
-
-HOSTILE = "<script>alert('x')</script>\"&"
+from tests.reports.scripts import SCRIPTS
 
 
 def test_a_run_shows_its_figures(tmp_path: Path) -> None:
@@ -68,17 +68,20 @@ def test_the_page_asks_nothing_from_outside(tmp_path: Path) -> None:
     assert "url(" not in page.replace("url(#", "")
 
 
-def test_hostile_names_are_text(tmp_path: Path) -> None:
-    test = score(0.8) | {"per_class": {HOSTILE: {"f1": 0.5, "support": 3}, "$x_$": {}}, "baseline": HOSTILE}
-    more = {"left_out": [HOSTILE], "warnings": {HOSTILE: 1}, "test": test | {"learners": {HOSTILE: {"f1": 0.1}}}}
-    runs = [
-        write_run(tmp_path / "a<b>", site=HOSTILE, **more),
-        write_run(tmp_path / "b", site=HOSTILE, seed=2, **more),
-    ]
+def test_scripts_in_names_of_sites_labels_and_runs_are_text(tmp_path: Path) -> None:
+    classes = {script: {"f1": 0.5, "support": 3} for script in (*SCRIPTS, "$x_$")}
+    test = score(0.8) | {"per_class": classes, "baseline": SCRIPTS[0]}
+    test |= {"learners": {script: {"f1": 0.1} for script in SCRIPTS}}
+    sites = [{"name": script, "documents": 1, "examples": 2, "labels": {script: 2}} for script in SCRIPTS]
+    more = {"left_out": SCRIPTS, "warnings": dict.fromkeys(SCRIPTS, 1), "test": test, "sites": sites}
+    runs = [write_run(tmp_path / name, site=SCRIPTS[0], **more) for name in ("a<b>", "<script>alert(1)<")]
     for name, given in {"one.html": runs[:1], "two.html": runs}.items():
         page = write_report(given, tmp_path / name).read_text("utf-8")
-        assert "script" not in elements(page)
-        assert "&lt;script&gt;" in page
+        there = elements(page)
+        assert not {"script", "img", "iframe", "link", "object", "base", "a", "math"} & set(there)
+        assert (there.count("body"), there.count("style"), there.count("meta")) == (1, 1 + there.count("svg"), 4)
+        for script in SCRIPTS:
+            assert unescape(page).count(script) >= 4
 
 
 def test_an_unfinished_run_is_reported_as_far_as_it_goes(tmp_path: Path) -> None:
