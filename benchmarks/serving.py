@@ -254,31 +254,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--encoder", help="a folder, such as MiniLM's; by default tiny")
     parser.add_argument("--seconds", type=float, default=20, help="for each number of clients")
     parser.add_argument("--requests", type=int, default=20_000, help="over which memory is measured")
-    parser.add_argument("--out", type=Path, help="a JSON file for the figures; what is not measured stays")
-    parser.add_argument("--only", choices=("speed", "memory", "faults"), action="append")
+    parser.add_argument("--out", type=Path, help="a JSON file for the figures")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    encoder = options.encoder or "tiny"
+    before = load()
     with tempfile.TemporaryDirectory(prefix="grandrounds-bench-") as scratch:
         tiny = model(Path(scratch, "tiny"), "tiny")
-        measures: dict[str, Callable[[], Any]] = {
-            "speed": lambda: speed(model(Path(scratch, "model"), encoder), options.seconds),
-            "memory": lambda: memory(tiny, options.requests),
-            "faults": lambda: faults(tiny),
+        found = {
+            **provenance(),
+            "command": "python -m benchmarks.serving" + (" --encoder MINILM" if options.encoder else ""),
+            "encoder": Path(options.encoder or "tiny").name,
+            "speed": speed(model(Path(scratch, "model"), options.encoder or "tiny"), options.seconds),
+            "faults": faults(tiny),
+            "memory": memory(tiny, options.requests),
+            "load": {"before": before, "after": load(), "cores": os.cpu_count()},
         }
-        for name in options.only or measures:
-            before, own = load(), name == "speed" and options.encoder is not None
-            found = {
-                **provenance(),
-                "command": f"python -m benchmarks.serving --only {name}" + (" --encoder MINILM" if own else ""),
-                "encoder": Path(options.encoder).name if own else "tiny",
-                "load": {"before": before, "cores": os.cpu_count()},
-                "figures": measures[name](),
-            }
-            print(json.dumps({name: found}, indent=1))
-            if options.out:
-                held = json.loads(options.out.read_text()) if options.out.exists() else {}
-                options.out.write_text(json.dumps({**held, name: found}, indent=1) + "\n")
+    written = json.dumps(found, indent=1) + "\n"
+    sys.stdout.write(written)
+    if options.out:
+        options.out.write_text(written)
 
 
 if __name__ == "__main__":
