@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := flower,elmo,lora,bioc,spacy,privacy,secure,web,dev
+EXTRAS := flower,elmo,lora,bioc,spacy,privacy,secure,tensorboard,web,dev
 export HF_HUB_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 

@@ -87,9 +87,10 @@ def test_kept_moments_make_a_difference(name: str, run: Runs) -> None:
     assert all(float(np.abs(one - other).max()) > 1e-5 for one, other in zip(renewed, kept, strict=True))
 
 
-def test_centralized_pools_all_data_at_one_site(run: Runs) -> None:
+def test_centralized_pools_all_data_at_one_site_and_nothing_travels(run: Runs) -> None:
     lines = metrics(run("centralized"))
     assert [line["sites"] for line in lines] == [["site-01"], ["site-01"]]
+    assert [(line["bytes_up"], line["bytes_down"]) for line in lines] == [(0, 0), (0, 0)]
 
 
 def test_a_round_of_fedavg_is_the_mean_of_its_sites_by_size(tiny_config: TinyConfig, tmp_path: Path) -> None:

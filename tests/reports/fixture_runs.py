@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from math import exp
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from grandrounds.metrics.outcomes import OUTCOMES, Outcomes, Record, digest_of, to_bytes
 from grandrounds.metrics.score import AUC, F1, LOSS, Objective
 from grandrounds.runs.results import Result
 from tests.results import made_result
@@ -155,6 +158,23 @@ def write_ranked(folder: Path, *, auc: float = 0.5, **more: Any) -> Path:
 def write_language(folder: Path, *, loss: float, **more: Any) -> Path:
     """A run of masked_lm."""
     return write_run(folder, f1=loss, task="masked_lm", scored=language, objective=LOSS, **more)
+
+
+GOOD, FAIR = [(3, 1, 0)] * 30 + [(2, 1, 1)] * 10, [(1, 1, 2)] * 20 + [(2, 1, 1)] * 20
+"""Right, wrong and missed answers by unit."""
+
+
+def outcomes(rows: Sequence[Sequence[int]], gold: str = "test") -> Outcomes:
+    tp, fp, fn = np.array(rows).T
+    return Outcomes("f1", {"tp": tp, "fp": fp, "fn": fn}, digest_of(gold))
+
+
+def leave(folder: Path, *records: Record) -> Path:
+    """Outcomes, where a run leaves them."""
+    (folder / OUTCOMES).mkdir(parents=True)
+    for record in records:
+        (folder / OUTCOMES / f"{record.learner}.safetensors").write_bytes(to_bytes([record]))
+    return folder
 
 
 def result(algorithm: str, seed: int, f1: float, **more: object) -> Result:

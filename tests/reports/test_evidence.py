@@ -6,29 +6,14 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
 
-from grandrounds.metrics.outcomes import OUTCOMES, Outcomes, Record, digest_of, to_bytes
+from grandrounds.metrics.outcomes import Record
 from grandrounds.metrics.significance import resample
 from grandrounds.reports.evidence import Evidence, remarks, with_evidence
 from grandrounds.reports.tables import ComparisonRow, comparison_rows, differences, rich_table
-from tests.reports.fixture_runs import result
-
-GOOD, FAIR = [(3, 1, 0)] * 30 + [(2, 1, 1)] * 10, [(1, 1, 2)] * 20 + [(2, 1, 1)] * 20
-
-
-def outcomes(rows: Sequence[Sequence[int]], gold: str = "test") -> Outcomes:
-    tp, fp, fn = np.array(rows).T
-    return Outcomes("f1", {"tp": tp, "fp": fp, "fn": fn}, digest_of(gold))
-
-
-def leave(folder: Path, *records: Record) -> Path:
-    (folder / OUTCOMES).mkdir(parents=True)
-    for record in records:
-        (folder / OUTCOMES / f"{record.learner}.safetensors").write_bytes(to_bytes([record]))
-    return folder
+from tests.reports.fixture_runs import FAIR, GOOD, leave, outcomes, result
 
 
 def f1(rows: Sequence[Sequence[int]]) -> float:
@@ -83,10 +68,20 @@ def test_one_seed_is_said(judged: list[ComparisonRow]) -> None:
 
 def test_a_best_round_that_is_the_last_is_said() -> None:
     runs = [result("feded", seed, 0.7, rounds=5, best_round=best) for seed, best in ((1, 5), (2, 4), (3, 5))]
+    runs.append(result("fedavg", 1, 0.6, rounds=5, best_round=5))
     reported = [sentence for sentence in remarks(comparison_rows(runs), 3) if "last" in sentence]
     assert reported == [
-        "feded: the best round was the last in 2 of 3 runs, so it may have been stopped too soon; give it more."
+        "The last round was the best in runs of feded (2 of 3) and fedavg (1 of 1): "
+        "they may have been stopped too soon."
     ]
+
+
+def test_arms_with_different_numbers_of_rounds_are_named() -> None:
+    lengths = {"feded": 30, "fedavg": 30, "local_only": 10}
+    runs = [result(name, seed, 0.7, rounds=rounds) for name, rounds in lengths.items() for seed in (1, 2)]
+    told = "The arms ran for different numbers of rounds: local_only for 10; fedavg and feded for 30."
+    assert told in remarks(comparison_rows(runs), 2)
+    assert not [sentence for sentence in remarks(comparison_rows(runs[:4]), 2) if "rounds" in sentence]
 
 
 def test_arms_on_other_units_are_not_paired_and_that_is_said(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,26 @@ from matplotlib.figure import Figure
 from grandrounds.data.partition import SiteRow
 from grandrounds.data.structural_entropy import Spread
 from grandrounds.errors import ConfigError
+from grandrounds.metrics.outcomes import Record
 from grandrounds.metrics.score import ClassScore
 from grandrounds.reports import plots
+from grandrounds.reports.comparison import write_comparison
 from grandrounds.reports.markup import Html, table, tag
 from grandrounds.reports.report import write_report
-from grandrounds.reports.svg import OTHER, SERIES
-from tests.reports.fixture_runs import ranked, score, write_language, write_ranked, write_run
+from grandrounds.reports.svg import OTHER, SERIES, name_colours
+from tests.reports.fixture_runs import (
+    FAIR,
+    GOOD,
+    leave,
+    outcomes,
+    ranked,
+    score,
+    write_language,
+    write_ranked,
+    write_run,
+)
 from tests.reports.pages import elements, outside_links, words
-
-HOSTILE = "<script>alert('x')</script>\"&"
+from tests.reports.scripts import SCRIPTS
 
 
 def test_a_run_shows_its_figures(tmp_path: Path) -> None:
@@ -56,17 +68,20 @@ def test_the_page_asks_nothing_from_outside(tmp_path: Path) -> None:
     assert "url(" not in page.replace("url(#", "")
 
 
-def test_hostile_names_are_text(tmp_path: Path) -> None:
-    test = score(0.8) | {"per_class": {HOSTILE: {"f1": 0.5, "support": 3}, "$x_$": {}}, "baseline": HOSTILE}
-    more = {"left_out": [HOSTILE], "warnings": {HOSTILE: 1}, "test": test | {"learners": {HOSTILE: {"f1": 0.1}}}}
-    runs = [
-        write_run(tmp_path / "a<b>", site=HOSTILE, **more),
-        write_run(tmp_path / "b", site=HOSTILE, seed=2, **more),
-    ]
+def test_scripts_in_names_of_sites_labels_and_runs_are_text(tmp_path: Path) -> None:
+    classes = {script: {"f1": 0.5, "support": 3} for script in (*SCRIPTS, "$x_$")}
+    test = score(0.8) | {"per_class": classes, "baseline": SCRIPTS[0]}
+    test |= {"learners": {script: {"f1": 0.1} for script in SCRIPTS}}
+    sites = [{"name": script, "documents": 1, "examples": 2, "labels": {script: 2}} for script in SCRIPTS]
+    more = {"left_out": SCRIPTS, "warnings": dict.fromkeys(SCRIPTS, 1), "test": test, "sites": sites}
+    runs = [write_run(tmp_path / name, site=SCRIPTS[0], **more) for name in ("a<b>", "<script>alert(1)<")]
     for name, given in {"one.html": runs[:1], "two.html": runs}.items():
         page = write_report(given, tmp_path / name).read_text("utf-8")
-        assert "script" not in elements(page)
-        assert "&lt;script&gt;" in page
+        there = elements(page)
+        assert not {"script", "img", "iframe", "link", "object", "base", "a", "math"} & set(there)
+        assert (there.count("body"), there.count("style"), there.count("meta")) == (1, 1 + there.count("svg"), 4)
+        for script in SCRIPTS:
+            assert unescape(page).count(script) >= 4
 
 
 def test_an_unfinished_run_is_reported_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -96,6 +111,66 @@ def test_several_runs_are_compared(tmp_path: Path) -> None:
     assert "Not finished, and so not in the table: late." in reported
     assert "4.2 kB" in reported
     assert elements(page).count("details") == 5 + 4 + 5  # a run each, sites of the finished, configs
+
+
+def test_a_comparison_says_which_differences_can_be_shown(tmp_path: Path) -> None:
+    arms = {"fedavg": FAIR, "feded": GOOD, "fedatt": FAIR}
+    for name, rows in arms.items():
+        rounds = 6 if name == "fedatt" else 10
+        leave(write_run(tmp_path / name, algorithm=name, rounds=rounds), Record("server", "test", outcomes(rows)))
+    reported = words(write_report([tmp_path / name for name in arms], tmp_path / "r.html").read_text("utf-8"))
+    assert "F1 95% interval median" in reported
+    assert "F1 minus that of fedavg algorithm difference 95% interval p " in reported
+    assert "No difference from fedavg can be shown for fedatt." in reported
+    assert "different numbers of rounds: fedatt for 6; fedavg and feded for 10." in reported
+    assert "There was one seed" in reported
+
+
+def test_a_comparison_calls_its_arms_and_its_baseline_as_the_command_did(tmp_path: Path) -> None:
+    for name, rows in (("short", FAIR), ("long", GOOD)):
+        leave(write_run(tmp_path / name), Record("server", "test", outcomes(rows)))
+    write_comparison([("short", tmp_path / "short"), ("long", tmp_path / "long")], "long", tmp_path)
+    reported = words((tmp_path / "report.html").read_text("utf-8"))
+    assert "F1 minus that of long" in reported
+    assert "short, seed 1 (short)" in reported
+
+
+def test_many_classes_are_folded_and_all_counts_what_they_count(tmp_path: Path) -> None:
+    classes = {f"class {i}": {"precision": 0.5, "recall": 0.5, "f1": 0.5, "support": i} for i in range(1, 41)}
+    many = write_run(tmp_path / "many", task="ner", test=score(0.5) | {"per_class": classes})
+    few = write_run(tmp_path / "few")
+    page = write_report([many], tmp_path / "r.html").read_text("utf-8")
+    (folded,) = re.findall(r"<details><summary>The 40 classes in numbers</summary>.*?</details>", page)
+    assert "class 40" in words(folded)
+    assert "all 0.480 0.520 0.500 820" in words(page.replace(folded, ""))
+    assert "classes in numbers" not in write_report([few], tmp_path / "r.html").read_text("utf-8")
+    together = write_report([many, few], tmp_path / "r.html").read_text("utf-8")
+    assert "The 42 classes in numbers" in together
+
+
+def test_a_ring_is_spoken_of_only_where_one_is_drawn(tmp_path: Path) -> None:
+    ringed = write_run(tmp_path / "a")
+    last = write_run(tmp_path / "b", best_round=None, selected_by="last round")
+    unmeasured = write_run(tmp_path / "c", best_round=11)
+    for runs, there in (([ringed], True), ([last], False), ([unmeasured], False), ([last, unmeasured], False)):
+        page = write_report(runs, tmp_path / "r.html").read_text("utf-8")
+        assert bool(re.search("(The|A) ring marks", page)) is there
+
+
+def test_a_run_is_called_by_its_folder_once(tmp_path: Path) -> None:
+    assert '<p class="sub">run · seed 1' in write_report([write_run(tmp_path / "run")], tmp_path / "r.html").read_text()
+
+
+def test_a_legend_is_no_wider_than_the_page() -> None:
+    names = [f"an arm with settings, number {i}" for i in range(5)]
+    figure = Figure(figsize=(7.4, 4))
+    for axes in figure.subplots(2):
+        for name in names:
+            axes.plot([0, 1], [0, 1], label=name)
+    name_colours(figure)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == names
+    assert 0.5 * figure.bbox.width < legend.get_window_extent().width <= figure.bbox.width
 
 
 def test_sites_that_learned_alone_show_their_spread(tmp_path: Path) -> None:
@@ -214,7 +289,7 @@ def test_precision_is_drawn_over_recall_a_colour_a_name() -> None:
     drawn = [line for line in axes.get_lines() if len(line.get_xdata())]
     assert [line.get_color() for line in drawn] == [SERIES[1], SERIES[1], SERIES[2], OTHER]
     assert [list(line.get_ydata()) for line in drawn[:2]] == [[1.0, 0.6, 0.2], [0.6, 0.2]]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "trivial: in any order"]
+    assert axes.get_legend_handles_labels()[1] == ["a", "b", "trivial: in any order"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("recall", "precision")
 
 
@@ -264,7 +339,7 @@ def test_corpora_are_panels_of_one_picture() -> None:
         "Figure 2", *(plots.PartitionRows(TANGLED, (), name) for name in ("CDR", "GDA", "CHR"))
     )
     assert drawn.count("<svg") == 1
-    assert drawn.count("fill: var(--s5") == 9
+    assert drawn.count("fill: var(--s5") == 6 + 1  # a legend for all
     assert [name for name in re.findall(r">(\w+)</text>", drawn) if name in ("CDR", "GDA", "CHR")] == [
         "CDR",
         "GDA",

@@ -43,6 +43,10 @@ def small(token: str | None = TOKEN, limits: Limits = SMALL) -> ASGIApp:
     async def broken(request: Request) -> Response:
         raise RuntimeError(SECRET)
 
+    async def slow(request: Request) -> Response:
+        await asyncio.sleep(1)
+        return JSONResponse({})
+
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -50,6 +54,7 @@ def small(token: str | None = TOKEN, limits: Limits = SMALL) -> ASGIApp:
         Route("/", home),
         Route("/echo", echo, methods=["POST"]),
         Route("/broken", broken),
+        Route("/slow", slow, methods=["POST"]),
         Route("/health", health),
         Route("/static/{name}", static),
     ]

@@ -22,32 +22,11 @@ from grandrounds.data.formats import brat, documents_json
 from grandrounds.pipeline.pipeline import Pipeline
 from grandrounds.web.rest import Limits
 from tests.conftest import corpus
+from tests.reports.scripts import SCRIPTS
 from tests.tasks.extractors import TEXT
 from tests.web.serving_models import serving
 
 NAME = "Zebulon Quackenbush"
-SCRIPTS = [
-    "<script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    "<svg onload=alert(1)>",
-    "javascript:alert(1)",
-    "'\"><script>alert(1)</script>",
-    "</textarea><script>alert(1)</script>",
-    "</script><script>alert(1)</script>",
-    "<iframe src=javascript:alert(1)>",
-    "{{7*7}}",
-    "${7*7}",
-    "{% raw %}",
-    "<!--#exec cmd='id'-->",
-    "<a href=data:text/html,x>",
-    "&lt;script&gt;",
-    "\u202etxt.exe",
-    "\x1b[31m",
-    "<style>*{display:none}</style>",
-    "<base href=//evil.example>",
-    "<meta http-equiv=refresh content=0>",
-    "]]><script>alert(1)</script>",
-]
 GOLD = "T1\ttreatment 4 11\taspirin\nT2\tproblem 22 26\tpain\nR1\tTrIP Arg1:T1 Arg2:T2\n"
 NOTE = "The aspirin eased the pain ."
 
@@ -240,18 +219,35 @@ def test_a_text_that_breaks_the_model_breaks_no_other(
 def test_nothing_of_a_note_is_logged(
     asking: TestClient, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    bodies: list[dict[str, Any]] = [
+        {"json": {"text": f"{NAME} had pain ."}},
+        {"content": f'{{"text": "{NAME} \\ud800"}}', "headers": {"Content-Type": "application/json"}},
+        {"json": {"texts": [f"{NAME} had pain ."] * 3, "threshold": 0.1}},
+        {"json": {"texts": [NAME, 3]}},
+        {"json": {"text": 3, NAME: 1}},
+        {"json": {"text": f"{NAME} had pain ." * 1000}},
+        {"json": files(**{f"{NAME}_txt": NOTE, "a_ann": NAME})},
+        {"json": files(a_txt=NAME, a_ann=f"T1\t{NAME} 0 7\tZebulon\n")},
+        {"json": files(a_json=NAME)},
+        {"json": files(a_xml=f"<collection>{NAME}")},
+        {"json": files(a_pdf=NAME)},
+        {"json": {"format": NAME, "documents": []}},
+        {"json": {"format": "brat", "documents": [{"document": NAME, "mentions": [NAME], "relations": []}]}},
+        {"content": NAME},
+        {"content": f'{{"text": "{NAME}'},
+        {"data": {"text": NAME}},
+    ]
     with caplog.at_level(logging.DEBUG):
-        for body in (
-            {"text": f"{NAME} had pain ."},
-            {"text": 3, NAME: 1},
-            files(**{f"{NAME}_txt": NOTE, "a_ann": NAME}),
-        ):
-            asking.post("/extract", json=body)
-            asking.post("/read", json=body)
+        for body in bodies:
+            for path in ("/extract", "/read", "/export"):
+                asking.post(path, **body)
         asking.get(f"/{NAME}")
         asking.get("/", params={"token": NAME, "text": NAME})
+        asking.post("/extract", json={"text": NAME}, headers={"Authorization": f"Bearer {NAME}", "Origin": NAME})
+        asking.request(NAME.split()[0].upper(), "/extract", headers={"Host": NAME.replace(" ", ".")})
     out, err = capfd.readouterr()
-    assert NAME.split()[0] not in out + err + "".join(r.getMessage() for r in caplog.records if r.name != "httpx")
+    logged = out + err + "".join(r.getMessage() for r in caplog.records if not r.name.startswith("http"))
+    assert NAME.split()[0].lower() not in logged.lower()
 
 
 def test_what_was_passed_over_is_told_to_whom_it_belongs(pipeline: Pipeline, slow: Slow) -> None:
@@ -318,7 +314,19 @@ def test_scripts_in_notes_names_and_labels_stay_text(asking: TestClient, script:
 
 
 @pytest.mark.parametrize(
-    "name", ["../../etc/passwd.txt", "..\\..\\a.txt", "/etc/a.txt", "a\0b.txt", "a\nb.txt", "..txt", ".txt", "COM1.txt"]
+    "name",
+    [
+        "../../etc/passwd.txt",
+        "..\\..\\a.txt",
+        "/etc/a.txt",
+        "a\0b.txt",
+        "a\nb.txt",
+        "..txt",
+        ".txt",
+        "COM1.txt",
+        "\u202egpj.txt",
+        "\x1b[31m.txt",
+    ],
 )
 def test_a_file_name_leads_nowhere(asking: TestClient, name: str) -> None:
     (read,) = asking.post("/read", json={"files": [{"name": name, "content": NOTE}]}).json()["documents"]

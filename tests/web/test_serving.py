@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 
 from grandrounds.errors import ConfigError
 from grandrounds.web import serving
-from grandrounds.web.serving import listen
+from grandrounds.web.serving import Server, listen
 from tests.web.asking import BEARER, TOKEN, running, small
 
 ASK = f"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 3\r\n\r\nabc"
@@ -84,6 +85,60 @@ def test_the_end_waits_for_no_idle_connection(begin: Callable[[socket.socket], N
         began = time.monotonic()
     assert time.monotonic() - began < 3
     connection.close()
+
+
+def test_the_end_waits_for_an_answer_that_is_under_way() -> None:
+    with running(small()) as port:
+        connection = socket.create_connection(("127.0.0.1", port), 5)
+        connection.sendall(ASK.replace("/echo", "/slow").encode())
+        time.sleep(0.2)
+    assert _status(connection) == 200
+    connection.close()
+
+
+def test_the_end_takes_no_longer_than_its_grace() -> None:
+    assert Server(small(), grace=70.5).config.timeout_graceful_shutdown == 71
+
+
+NAME = "Zebulon"
+ODD = [
+    f"{NAME}\r\n\r\n",
+    f"{NAME} / HTTP/1.1\r\n\r\n",
+    f"GET /{NAME} HTTP/9.9\r\n\r\n",
+    f"GET /{NAME} HTTP/1.1\r\n\r\n",
+    f"GET /{NAME} HTTP/1.1\r\nHost: {NAME}\r\n\r\n",
+    f"GET {NAME} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    f"GET http://{NAME}/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    f"GET /?token={NAME} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    f"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: {NAME}\r\n\r\n",
+    f"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n{NAME}\r\n\r\n",
+    f"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n {NAME}: x\r\n\r\n",
+    f"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: {NAME * 10_000}\r\n\r\n",
+    f"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {NAME}\x00\r\n\r\n",
+    f"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: upgrade\r\nX: {NAME}\r\n\r\n",
+    f"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {NAME}\r\n\r\n",
+    f"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n{NAME}",
+    f"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: {NAME}\r\n\r\n",
+    f"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n{NAME}\r\n",
+    ASK.replace("/echo", "/broken").replace("abc", NAME[:3]).replace("POST", "GET"),
+    ASK + f"GET /{NAME} {NAME}\r\n\r\n",
+]
+
+
+def test_what_is_no_request_is_answered_or_hung_up_on_and_leaves_no_words_in_a_log(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG), running(small()) as port:
+        for odd in ODD:
+            with socket.create_connection(("127.0.0.1", port), 5) as connection:
+                connection.sendall(odd.encode("latin-1"))
+                connection.shutdown(socket.SHUT_WR)
+                assert _ended(connection)
+        with socket.create_connection(("127.0.0.1", port), 5) as connection:
+            connection.sendall(ASK.encode())
+            assert _status(connection) == 200
+    out, err = capfd.readouterr()
+    assert NAME[:3].lower() not in (out + err + caplog.text).lower()
 
 
 def _status(connection: socket.socket) -> int:

@@ -15,11 +15,21 @@ def report(
     out_path: Annotated[
         Optional[Path], typer.Option("--out", help="The page; by default report.html in the first run.")
     ] = None,
+    tensorboard: Annotated[
+        Optional[Path],
+        typer.Option(help="Write events for TensorBoard to this folder instead.", metavar="DIR"),
+    ] = None,
 ) -> None:
     """Write a self-contained HTML page: curves by round, bytes, classes, what each site holds, the config.
 
-    Example: `grandrounds report runs/compare/* --out comparison.html`
+    Example: `grandrounds report runs/compare/*/ --out comparison.html`
     """
+    if tensorboard:
+        from grandrounds.reports.tensorboard import write_events
+
+        write_events(runs, tensorboard)
+        out.print(str(tensorboard), soft_wrap=True)
+        return
     from grandrounds.reports.report import write_report
 
     out.print(str(write_report(runs, out_path or runs[0] / "report.html")), soft_wrap=True)

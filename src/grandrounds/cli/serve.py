@@ -70,5 +70,5 @@ def serve(
         body = limits.Limits(body_bytes=6 * characters + 100_000)  # a character is at most six bytes of JSON
         out.print(address(host, bound, secret, name or ()), soft_wrap=True)
         err.print("  open this address in a browser; /docs describes REST; Ctrl-C ends", soft_wrap=True)
-        serving.run(serving.guarded(app, access, body), listening)
+        serving.run(serving.guarded(app, access, body), listening, grace=seconds + serving.PATIENCE)
     err.print("  stopped; what had begun was answered")

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from grandrounds.reports.plots import Curve, draw_by_round, draw_pr
-from grandrounds.reports.svg import OTHER, SERIES, legend_above, name_rows, svg
+from grandrounds.reports.svg import OTHER, SERIES, name_rows, svg
 from grandrounds.reports.wording import plural
 
 
@@ -32,7 +32,6 @@ def rounds_needed(
         axes.set_ylim(0, limit * 1.06)
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y")
-        legend_above(axes, columns=4)
 
     return svg(title, 3.2, draw)
 
@@ -44,9 +43,7 @@ def by_round(
 
     def draw(name: str, axes: Axes) -> None:
         draw_by_round(panels[name], {"one answer": baselines[name]} if name in baselines else {}, axes, score)
-        axes.set_title(
-            name, loc="left", pad=24 if len({curve.name for curve in panels[name]}) < 4 else 38, fontsize=10.5
-        )
+        axes.set_title(name, loc="left", fontsize=10.5)
 
     return svg(title, 3.4 * len(panels), *(partial(draw, name) for name in panels))
 
@@ -61,7 +58,7 @@ def precision_by_recall(title: str, panels: Mapping[str, Mapping[str, Sequence[P
         curves = [Curve(method, points) for method, repeats in panels[name].items() for points in repeats]
         draw_pr(curves, {}, axes)
         axes.set_xlim(0, max((recall for curve in curves for recall, _ in curve.points), default=1.0))
-        axes.set_title(name, loc="left", pad=38 if len(panels[name]) > 3 else 24, fontsize=10.5)
+        axes.set_title(name, loc="left", fontsize=10.5)
 
     return svg(title, 3.6 * len(panels), *(partial(draw, name) for name in panels))
 
@@ -79,7 +76,6 @@ def by_setting(
         axes.set_ylabel(f"{name}, %")
         axes.set_xticks(list(settings))
         axes.grid(axis="y")
-        legend_above(axes, columns=4)
 
     return svg(title, 2.8 * len(panels), *(partial(draw, name) for name in panels))
 
@@ -101,8 +97,7 @@ def dots(title: str, label: str, panels: Mapping[str, Mapping[str, Mapping[str, 
         name_rows(axes, list(rows))
         axes.set_xlabel(label)
         axes.grid(axis="x")
-        legend_above(axes, columns=4)
         if name:
-            axes.set_title(name, loc="left", pad=24, fontsize=10.5)
+            axes.set_title(name, loc="left", fontsize=10.5)
 
     return svg(title, sum(1.2 + 0.3 * len(rows) for rows in panels.values()), *(partial(draw, name) for name in panels))

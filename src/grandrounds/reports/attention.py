@@ -15,7 +15,7 @@ from rich.text import Text
 
 from grandrounds.metrics.attention import Array, Heads, distance, in_the_plane, spearman, turned_onto
 from grandrounds.reports.markup import Html
-from grandrounds.reports.svg import SERIES, legend_above, svg
+from grandrounds.reports.svg import SERIES, svg
 from grandrounds.reports.wording import short
 
 Models = Mapping[str, Heads]
@@ -153,7 +153,6 @@ def _draw_entropies(models: Models, axes: Axes) -> None:
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(axis="y")
-    legend_above(axes, columns=3)
 
 
 def _draw_divergence(name: str, heads: Heads, highest: float, axes: Axes) -> None:

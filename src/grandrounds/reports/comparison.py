@@ -90,7 +90,7 @@ def write_comparison(runs: Sequence[tuple[str, Path]], baseline: str, folder: Pa
     rows, content = comparison(runs, baseline, folder)
     (folder / "compare.csv").write_text(to_csv(rows), encoding="utf-8")
     (folder / "compare.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    write_report([place for _, place in runs], folder / "report.html")
+    write_report([place for _, place in runs], folder / "report.html", [name for name, _ in runs], rows)
     return rows
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from grandrounds.metrics.outcomes import Outcomes, outcomes_of_run
 from grandrounds.metrics.significance import Resampled, resample
 from grandrounds.reports.tables import ComparisonRow
+from grandrounds.reports.wording import listed
 
 Arms = Mapping[str, Sequence[Path]]
 """The run folders of each arm, one a seed."""
@@ -71,14 +72,20 @@ def remarks(rows: Sequence[ComparisonRow], seeds: int) -> Iterator[str]:
         )
     elif any(row.low is not None for row in measured):
         yield f"The intervals are over {seeds} seeds and the units of the test set."
+    rounds: dict[float, list[str]] = {}
+    for row in measured:
+        if row.rounds is not None:
+            rounds.setdefault(row.rounds, []).append(row.name)
+    if len(rounds) > 1:
+        told = "; ".join(f"{listed(names)} for {number:g}" for number, names in sorted(rounds.items()))
+        yield f"The arms ran for different numbers of rounds: {told}."
     for row in measured:
         if row.low is None:
             yield f"{row.name} has no interval: its runs left no outcomes; run it again in another folder."
         if row.same_units is False:
             yield f"{row.name} and {row.baseline} were not tested on the same units, so their draws are not paired."
-        if row.best_is_last:
-            runs = "" if row.runs == 1 else f" in {row.best_is_last} of {row.runs} runs"
-            yield f"{row.name}: the best round was the last{runs}, so it may have been stopped too soon; give it more."
+    if short := [f"{row.name} ({row.best_is_last} of {row.runs})" for row in measured if row.best_is_last]:
+        yield f"The last round was the best in runs of {listed(short)}: they may have been stopped too soon."
 
 
 def _tested(folder: Path) -> dict[str, Outcomes]:

@@ -17,7 +17,7 @@ from grandrounds.data.partition import SiteRow
 from grandrounds.data.structural_entropy import Spread
 from grandrounds.metrics.score import ClassScore
 from grandrounds.reports.markup import Html, join
-from grandrounds.reports.svg import OTHER, SERIES, legend_above, name_rows, svg
+from grandrounds.reports.svg import OTHER, SERIES, name_rows, svg
 from grandrounds.reports.wording import byte_size, count, listed, short
 
 MOST_BARS, MOST_COLUMNS = 30, 240
@@ -40,14 +40,9 @@ def by_round(title: str, curves: Sequence[Curve], baselines: Mapping[str, float]
 
 
 def diagnostics(title: str, panels: Mapping[str, Sequence[Curve]]) -> Html:
-    """A low panel each, by what stands beside it; the legend is on the first, since colours agree."""
-
-    def draw(word: str, axes: Axes) -> None:
-        draw_by_round(panels[word], {}, axes, word)
-        if word != next(iter(panels)) and (legend := axes.get_legend()):
-            legend.remove()
-
-    return svg(title, 0.4 + 1.7 * len(panels), *(partial(draw, word) for word in panels))
+    """A low panel each, by what stands beside it."""
+    draws = (partial(draw_by_round, curves, {}, word=word) for word, curves in panels.items())
+    return svg(title, 0.4 + 1.7 * len(panels), *draws)
 
 
 def draw_by_round(curves: Sequence[Curve], baselines: Mapping[str, float], axes: Axes, word: str = "F1") -> None:
@@ -83,8 +78,7 @@ def _draw(curves: Sequence[Curve], baselines: Mapping[str, float], axes: Axes) -
                 _line(axes, curve, SERIES[i % len(SERIES)], "solid" if i < len(SERIES) else "dashdot")
         axes.plot([], [], color=SERIES[i % len(SERIES)], label=short(name, 60))
     for name, value in baselines.items():
-        axes.axhline(value, color=OTHER, linestyle=(0, (5, 3)), linewidth=1.3, label=f"trivial: {name}")
-    legend_above(axes, columns=3 if max(map(len, names), default=0) < 24 else 2)
+        axes.axhline(value, color=OTHER, linestyle=(0, (5, 3)), linewidth=1.3, label=f"trivial: {short(name, 50)}")
 
 
 def bytes_per_site_and_round(names: Sequence[str], up: Sequence[float], down: Sequence[float]) -> Html:
@@ -104,7 +98,6 @@ def bytes_per_site_and_round(names: Sequence[str], up: Sequence[float], down: Se
         axes.minorticks_off()
         name_rows(axes, names)
         axes.grid(axis="x")
-        legend_above(axes, columns=2)
 
     return svg("Bytes per site and round", 0.8 + 0.45 * len(names), draw)
 
@@ -127,7 +120,6 @@ def holdings(sites: Sequence[SiteRow]) -> Html:
         axes.set_xlim(0, max(left.max(), 1) * 1.09)
         name_rows(axes, [site.name for site in sites])
         axes.grid(axis="x")
-        legend_above(axes, columns=4)
 
     return svg("Examples at each site, by label", 0.9 + 0.23 * len(sites), draw)
 
@@ -158,7 +150,6 @@ def f1_by_class(classes: Mapping[str, ClassScore]) -> Html:
         axes.set_xlim(0, 1)
         name_rows(axes, [f"{short(name)} ({count(c.support)})" for name, c in shown])
         axes.grid(axis="x")
-        legend_above(axes, columns=3)
 
     return svg("F1, precision and recall of each class", 0.8 + 0.27 * len(shown), draw)
 
@@ -186,12 +177,11 @@ def _documents_and_entropy(corpus: PartitionRows, axes: Axes) -> None:
     _name_columns(axes, [site.name for site in sites])
     if corpus.left_out:
         axes.set_xlabel(f"left out, having no document: {listed(tuple(corpus.left_out), 6)}")
-    axes.set_title(corpus.name, loc="left", pad=24, fontsize=10.5)
+    axes.set_title(corpus.name, loc="left", fontsize=10.5)
     axes.grid(axis="y")
     if spreads:
         _entropy_above(axes.twinx(), spreads)
         axes.plot([], [], "o-", color=SERIES[1], ms=4, label="structural entropy H: mean and range")
-    legend_above(axes, columns=2)
 
 
 def _entropy_above(axes: Axes, spreads: Sequence[tuple[int, Spread]]) -> None:
@@ -246,7 +236,6 @@ def _mixtures(sites: Sequence[SiteRow]) -> Html:
         _many_sites(axes, len(sites), f"by their share of {short(next(iter(labels), 'labels'), 40)}")
         axes.set_ylabel("share of labels")
         axes.set_ylim(0, 1)
-        legend_above(axes, columns=4)
 
     return svg("Mixture of labels at each site", 2.6, draw)
 

@@ -11,12 +11,14 @@ from grandrounds.data.partition import SiteRow
 from grandrounds.errors import ConfigError
 from grandrounds.metrics.score import DECIDED_ANSWERS
 from grandrounds.reports import plots, tables
+from grandrounds.reports.evidence import Evidence, remarks, with_evidence
 from grandrounds.reports.markup import Html, join, page, table, tag, text
 from grandrounds.reports.runs import Run, read_run, row_names
 from grandrounds.reports.sections import (
     by_class,
     by_diagnostics,
     by_epsilon,
+    by_label,
     by_rank,
     by_round,
     by_site,
@@ -32,13 +34,19 @@ from grandrounds.reports.sections import (
 from grandrounds.reports.wording import count, listed, plural, score
 
 
-def write_report(runs: Sequence[Path], out: Path) -> Path:
-    """Read the run folders and write the page; gives the page's path."""
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    names: Sequence[str] | None = None,
+    rows: Sequence[tables.ComparisonRow] | None = None,
+) -> Path:
+    """Read the run folders and write the page; gives the page's path. A comparison gives the names of its arms, one a
+    run, and its rows."""
     if not runs:
         raise ConfigError("a report needs at least one run folder")
     read = [read_run(folder) for folder in runs]
     title = _title(read)
-    body = _one(read[0], title) if len(read) == 1 else _several(read, title)
+    body = _one(read[0], title) if len(read) == 1 else _several(read, title, names or row_names(read), rows)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(page("page.html", title, body, "page.css"), "utf-8")
     return out
@@ -62,7 +70,7 @@ def _one(run: Run, title: str) -> Html:
     return join(
         [
             tag("h1", title),
-            tag("p", f"Run {run.name} · seed {run.seed}{version}", class_="sub"),
+            tag("p", f"{run.name} · seed {run.seed}{version}", class_="sub"),
             _parts(run),
         ]
     )
@@ -85,8 +93,9 @@ def _parts(run: Run) -> Html:
     return join(part(run) for part in parts)
 
 
-def _several(runs: Sequence[Run], title: str) -> Html:
-    names = row_names(runs)
+def _several(
+    runs: Sequence[Run], title: str, names: Sequence[str], rows: Sequence[tables.ComparisonRow] | None
+) -> Html:
     details = (
         tag("details", tag("summary", f"{name}, seed {run.seed} ({run.name})"), _parts(run), class_="run")
         for name, run in zip(names, runs, strict=True)
@@ -95,7 +104,7 @@ def _several(runs: Sequence[Run], title: str) -> Html:
         [
             tag("h1", title),
             tag("p", f"{plural(len(runs), 'run')} side by side", class_="sub"),
-            _comparison(runs, names),
+            _comparison(runs, _rows(runs, names) if rows is None else rows),
             _curves(runs, names),
             _diagnosed(runs, names),
             _ranked(runs, names),
@@ -107,9 +116,19 @@ def _several(runs: Sequence[Run], title: str) -> Html:
     )
 
 
-def _comparison(runs: Sequence[Run], names: Sequence[str]) -> Html:
-    finished = [(name, run.result) for name, run in zip(names, runs, strict=True) if run.result]
-    rows = tables.comparison_rows([result for _, result in finished], [name for name, _ in finished])
+def _rows(runs: Sequence[Run], names: Sequence[str]) -> list[tables.ComparisonRow]:
+    """Of the finished runs; those of one task with intervals, and differences from the first."""
+    finished = [(name, run.folder, run.result) for name, run in zip(names, runs, strict=True) if run.result]
+    rows = tables.comparison_rows([result for *_, result in finished], [name for name, *_ in finished])
+    if len({row.task for row in rows}) != 1:
+        return rows
+    folders: dict[str, list[Path]] = {}
+    for name, folder, _ in finished:
+        folders.setdefault(name, []).append(folder)
+    return with_evidence(rows, Evidence.of(folders), finished[0][0])
+
+
+def _comparison(runs: Sequence[Run], rows: Sequence[tables.ComparisonRow]) -> Html:
     still = [run.name for run in runs if not run.result]
     measured = [row for row in rows if not row.trivial and row.judged_mean is not None]
     baselines = [row for row in rows if row.trivial]
@@ -142,7 +161,29 @@ def _comparison(runs: Sequence[Run], names: Sequence[str]) -> Html:
             tag("p", " ".join(sentences), class_="lead") if sentences else "",
             table(head, body, 1 + several_tasks) if rows else "",
             tag("p", caption, class_="soft") if rows else "",
+            _differences(rows),
             tag("p", f"Not finished, and so not in the table: {listed(still)}.", class_="notice") if still else "",
+        ]
+    )
+
+
+def _differences(rows: Sequence[tables.ComparisonRow]) -> Html:
+    """What is shown and what is not, and what a reader must know of it."""
+    if all(row.low is None for row in rows):
+        return Html("")
+    title, cells = tables.difference_rows(rows)
+    alike = [row for row in rows if row.difference is not None and not row.differs]
+    said = (
+        f"No difference from {alike[0].baseline} can be shown for {listed([row.name for row in alike])}."
+        if alike
+        else ""
+    )
+    reported = remarks(rows, min(row.runs for row in rows if not row.trivial))
+    return join(
+        [
+            join([tag("h2", title), table(tables.DIFFERENCE[:4], [row[:4] for row in cells])]) if cells else "",
+            tag("p", said) if said else "",
+            tag("ul", *(tag("li", sentence) for sentence in reported), class_="soft"),
         ]
     )
 
@@ -161,7 +202,10 @@ def _curves(runs: Sequence[Run], names: Sequence[str]) -> Html:
             parts.append(tag("figure", plots.by_round(f"{word} on the {split} set by round", curves, lines, word)))
     if not parts:
         return Html("")
-    why = f"{listed(words)} after each round. A ring marks the round whose model was kept; repeats share a colour."
+    ringed = any(run.kept_is_shown for run in runs)
+    ring = " A ring marks the round whose model was kept." if ringed else ""
+    repeats = " Repeats share a colour." if len(set(names)) < len(names) else ""
+    why = f"{listed(words)} after each round.{ring}{repeats}"
     return join([tag("h2", "Round by round"), tag("p", why), *parts])
 
 
@@ -203,4 +247,4 @@ def _class_grid(runs: Sequence[Run], names: Sequence[str]) -> Html:
         for label in sorted(support, key=lambda label: (-support[label], label))
     ]
     why = "F1 of each class on the test set, mean over seeds; support is how often the class occurs there."
-    return join([tag("h2", "Class by class"), tag("p", why), table(["class", "support", *columns], rows)])
+    return join([tag("h2", "Class by class"), tag("p", why), by_label(["class", "support", *columns], rows)])

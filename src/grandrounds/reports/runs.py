@@ -23,6 +23,7 @@ class Run:
     result: Result | None
     torn: bool = False
     """The last line of metrics.jsonl is incomplete, as after a kill."""
+    folder: Path = Path()
 
     @cached_property
     def config(self) -> dict[str, object]:
@@ -83,6 +84,12 @@ class Run:
         values = [(round, getattr(score, name, None)) for round, score in scores]
         return [(round, value) for round, value in values if value is not None]
 
+    @property
+    def kept_is_shown(self) -> bool:
+        """Whether a curve has the round whose model was kept, and so a ring."""
+        kept = self.result.best_round if self.result else None
+        return any(round == kept for split in ("validation", "test") for round, _ in self.points(split))
+
     def diagnosed(self, name: str) -> list[tuple[int, float]]:
         """What the algorithm reported under this name, by round."""
         return [(r.round, r.diagnostics[name]) for r in self.rounds if name in r.diagnostics]
@@ -103,6 +110,7 @@ def read_run(folder: Path) -> Run:
         tuple(rounds),
         read_result(folder) if result.is_file() else None,
         torn,
+        folder,
     )
     try:
         _ = run.config

@@ -14,6 +14,7 @@ from grandrounds.reports.runs import Run
 from grandrounds.reports.wording import ABSENT, H_COLUMN, count, duration, listed, megabytes, plural, score, spread
 
 MOST_ROWS = 100
+MOST_OPEN = 15
 MEANING = {
     "F1": "the harmonic mean of precision and recall",
     "AUC": "the area under the curve of precision over recall",
@@ -96,7 +97,7 @@ def by_round(run: Run) -> Html:
     reported = [f"{word}, {MEANING[word]}, after each round." if word in MEANING else f"{word} after each round."]
     if run.baseline:
         reported.append("The dashed line is the trivial baseline on the test set: what it takes no model to reach.")
-    if kept is not None:
+    if run.kept_is_shown:
         reported.append(f"The ring marks round {kept}, whose model was kept.")
     if curves[0].points and curves[1].points:
         reported.append("Test scores are shown for the reader only; the choice of a round never sees them.")
@@ -172,6 +173,14 @@ def by_class(run: Run) -> Html:
         caption = reported + (more if len(test.per_class) > plots.MOST_BARS else "")
         parts.append(tag("figure", plots.f1_by_class(test.per_class), tag("figcaption", caption)))
     return join([*parts, _scores(test), _learners(run, test) if test.auc is None else ""])
+
+
+def by_label(head: Sequence[str], rows: Sequence[Sequence[str]], *totals: Sequence[str]) -> Html:
+    """A table with a row a class, and the totals below; many classes are folded."""
+    if len(rows) <= MOST_OPEN:
+        return table(head, [*rows, *totals])
+    folded = tag("details", tag("summary", f"The {count(len(rows))} classes in numbers"), table(head, rows))
+    return join([table(head, totals) if totals else "", folded])
 
 
 def by_site(run: Run) -> Html:
@@ -291,12 +300,13 @@ def _scores(test: Score) -> Html:
         [label, score(c.precision), score(c.recall), score(c.f1), count(c.support)]
         for label, c in sorted(test.per_class.items(), key=lambda item: (-item[1].support, item[0]))
     ]
-    rows.append(["all", score(test.precision), score(test.recall), score(test.f1), count(test.n or 0)])
+    support = sum(c.support for c in test.per_class.values()) if test.per_class else test.n or 0
+    total = ["all", score(test.precision), score(test.recall), score(test.f1), count(support)]
     further = {"accuracy": test.accuracy} | test.further()
     reported = ", ".join(f"{name} {score(value)}" for name, value in further.items() if value is not None)
     return join(
         [
-            table(["class", "precision", "recall", "F1", "support"], rows),
+            by_label(["class", "precision", "recall", "F1", "support"], rows, total),
             tag("p", f"Further figures: {reported}.", class_="soft") if reported else "",
         ]
     )

@@ -56,6 +56,7 @@ def svg(title: str, height: float, *draws: Callable[[Axes], None]) -> Html:
         figure = Figure(figsize=(7.4, height), layout=ConstrainedLayoutEngine(hspace=0.06))
         for axes, draw in zip(figure.subplots(len(draws), squeeze=False)[:, 0], draws, strict=True):
             draw(axes)
+        name_colours(figure)
         out = io.StringIO()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     return _for_a_page(out.getvalue(), title)
@@ -79,9 +80,16 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def legend_above(axes: Axes, columns: int) -> None:
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderpad=0, handlelength=1.6)
+def name_colours(figure: Figure) -> None:
+    """One legend above all panels, whose colours agree, in as many columns as the page is wide."""
+    named = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    for columns in range(len(named), 0, -1):
+        legend = figure.legend(
+            named.values(), named, loc="outside upper left", ncols=columns, borderpad=0, handlelength=1.6
+        )
+        if legend.get_window_extent().width <= 0.95 * figure.bbox.width:  # a browser's letters may be wider
+            return
+        legend.remove()
 
 
 def _for_a_page(drawn: str, title: str) -> Html:

@@ -60,6 +60,7 @@ class ComparisonRow:
     p: float | None = None
     same_units: bool | None = None
     """Whether it was tested on the same units as the baseline, so that draws are paired."""
+    rounds: float | None = None
     best_is_last: int | None = None
     """Of how many runs the last round was the best one on validation data."""
     pooled: bool = False
@@ -180,23 +181,35 @@ def rich_table(rows: Sequence[ComparisonRow], title: str | None = None) -> Table
 
 def differences(rows: Sequence[ComparisonRow]) -> Table | None:
     """For the console: each arm's score less the baseline's; None where there is nothing to compare."""
-    compared = [row for row in rows if row.difference is not None]
-    if not compared:
+    title, cells = difference_rows(rows)
+    if not cells:
         return None
-    table = Table(
-        title=Text(f"{words(rows)} minus that of {compared[0].baseline}"),
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 0, 0, 1),
-    )
-    for column, name in enumerate(("algorithm", "difference", "95% interval", "p", "")):
+    table = Table(title=Text(title), box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
+    for column, name in enumerate(DIFFERENCE):
         named = column in (0, 4)
         table.add_column(name, justify="left" if named else "right", no_wrap=not named, overflow="fold")
-    for row in compared:
-        remark = "" if row.differs else NO_DIFFERENCE
-        between = interval(row.difference_low, row.difference_high, signed)
-        table.add_row(*map(Text, (row.name, signed(row.difference), between, probability(row.p), remark)))
+    for row in cells:
+        table.add_row(*map(Text, row))
     return table
+
+
+DIFFERENCE = ("algorithm", "difference", "95% interval", "p", "")
+
+
+def difference_rows(rows: Sequence[ComparisonRow]) -> tuple[str, list[list[str]]]:
+    """A title, and under the heads of `DIFFERENCE` a row for each arm that the baseline was compared with."""
+    compared = [row for row in rows if row.difference is not None]
+    cells = [
+        [
+            row.name,
+            signed(row.difference),
+            interval(row.difference_low, row.difference_high, signed),
+            probability(row.p),
+            "" if row.differs else NO_DIFFERENCE,
+        ]
+        for row in compared
+    ]
+    return (f"{words(compared)} minus that of {compared[0].baseline}" if compared else ""), cells
 
 
 NO_DIFFERENCE = "no difference can be shown"
@@ -233,6 +246,7 @@ def _measured(name: str, task: str, results: Sequence[Result]) -> ComparisonRow:
         examples=_mean(_known(result.examples for result in results)),
         mb_up=_megabytes(result.bytes_up for result in results),
         mb_down=_megabytes(result.bytes_down for result in results),
+        rounds=fmean(result.rounds for result in results),
         best_is_last=sum(result.best_round == result.rounds for result in results),
         pooled=getattr(ALGORITHMS.get(results[0].algorithm), "pooled", False),
     )

@@ -231,8 +231,8 @@ class RoundLoop:
             replies=cohort.traffic.replies,
             lost=cohort.traffic.lost,
             abandoned=abandoned is not None,
-            bytes_up=cohort.traffic.bytes_up,
-            bytes_down=cohort.traffic.bytes_down,
+            bytes_up=0 if self.algorithm.pooled else cohort.traffic.bytes_up,  # in one place nothing travels
+            bytes_down=0 if self.algorithm.pooled else cohort.traffic.bytes_down,
             steps=work.steps,
             examples=work.examples,
             server_steps=self.server.work.steps,

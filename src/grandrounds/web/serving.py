@@ -11,6 +11,7 @@ import errno
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from math import ceil
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -25,8 +26,6 @@ PATIENCE = 10.0
 """Seconds that a connection may be open without a whole request, or leave an answer unread."""
 MOST_CONNECTIONS = 500
 """More than so many, and the one that has waited longest without a request gives way."""
-GRACE = 30
-"""Seconds that requests under way have when the server is asked to end."""
 
 
 def guarded(app: ASGIApp, access: Access, limits: Limits) -> ASGIApp:
@@ -53,18 +52,18 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def run(app: ASGIApp, listening: socket.socket, ending: Callable[[], None] = lambda: None) -> None:
-    """Answer until Ctrl-C or SIGTERM; then what has begun is finished. `ending` is called first, for answers that would
-    never end by themselves, such as a stream of events."""
+def run(app: ASGIApp, listening: socket.socket, ending: Callable[[], None] = lambda: None, grace: float = 60) -> None:
+    """Answer until Ctrl-C or SIGTERM; then what has begun is finished, within `grace` seconds. `ending` is called
+    first, for answers that would never end by themselves, such as a stream of events."""
     with suppress(KeyboardInterrupt):  # uvicorn raises the signal again when all is done
-        Server(app, ending).run([listening])
+        Server(app, ending, grace).run([listening])
 
 
 class Server(uvicorn.Server):
     """uvicorn's, without its log and its trust in proxies."""
 
-    def __init__(self, app: ASGIApp, ending: Callable[[], None] = lambda: None) -> None:
-        super().__init__(_settings(app))
+    def __init__(self, app: ASGIApp, ending: Callable[[], None] = lambda: None, grace: float = 60) -> None:
+        super().__init__(_settings(app, grace))
         self._ending = ending
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -72,7 +71,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _settings(app: ASGIApp) -> uvicorn.Config:
+def _settings(app: ASGIApp, grace: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Connection,
@@ -84,7 +83,7 @@ def _settings(app: ASGIApp) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=5,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=ceil(grace),
         h11_max_incomplete_event_size=32_768,
     )
 
