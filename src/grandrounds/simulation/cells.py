@@ -50,9 +50,7 @@ def cells_of(
             folder = out.joinpath(*(_folder(part) for part in (corpus, partition) if part))
             arms = arms_of(own if partition is None else _partitioned(own, partition), algorithms, seeds, folder)
             arms = [
-                pooled.setdefault((corpus, arm.name, arm.config.seed), arm)
-                if arm.config.make_algorithm().pooled
-                else arm
+                pooled.setdefault((corpus, arm.name, arm.config.seed), arm) if _same_everywhere(arm) else arm
                 for arm in arms
             ]
             cells.append(Cell(corpus, partition, arms, folder))
@@ -79,11 +77,19 @@ def check_cells(cells: Sequence[Cell], base: Path) -> None:
 
 def _partitioned(config: Config, partition: str) -> Config:
     """With the same number of sites, unless each value of an attribute is one."""
+    if config.own_corpora:
+        raise ConfigError("--partitions is for one corpus that is split, and here [sites] have corpora of their own")
     own, chosen = config.partition, short_form(partition)
     kept = {"unit": own.unit, "sites": None if chosen["scheme"] == "by" else own.sites}
     content = config.model_dump(exclude_none=True)
     content["partition"] = chosen | {key: value for key, value in kept.items() if value is not None}
     return make_config(content)
+
+
+def _same_everywhere(arm: Arm) -> bool:
+    """All data is in one place, and nothing in it follows from who has what."""
+    config = arm.config
+    return config.make_algorithm().pooled and not config.data.mask_overlap and config.model.vocabulary != "sites"
 
 
 def _folder(name: str) -> str:
