@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -54,25 +54,18 @@ def case(folder: Path, encoder: str, runtime: str, sites: int) -> dict[str, floa
         config = federation(folder, encoder, sites, PER_SITE, **own)
         with SteppedRun(config, folder) as run:
             seconds = [run.round() for _ in range(ROUNDS)][1:]
-            largest = max((peak for name, peak in _processes() if _is_worker(name)), default=0.0)
-            return {"seconds": median(seconds), "server_mb": peak_mb(), "worker_mb": largest}
+            return {"seconds": median(seconds), "server_mb": peak_mb(), "worker_mb": max(_workers(), default=0.0)}
 
 
-def _is_worker(command: str) -> bool:
-    return "ray::Actor" in command or f"parent_pid={os.getpid()}" in command
-
-
-def _processes() -> Iterator[tuple[str, float]]:
-    """Command and peak megabytes of each process of this machine (Linux)."""
+def _workers() -> Iterator[float]:
+    """Peak megabytes of our own child processes, and of actors of Ray (Linux)."""
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            lines = (folder / "status").read_text().splitlines()
-        except OSError:
-            continue
-        peak = next((line for line in lines if line.startswith("VmHWM:")), None)
-        if peak is not None:
-            yield command, int(peak.split()[1]) / 1024
+        with suppress(OSError):
+            command = (folder / "cmdline").read_bytes()
+            status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+            ours = int(status["PPid"]) == os.getpid() and b"spawn_main" in command
+            if "VmHWM" in status and (ours or command.startswith(b"ray::Actor")):
+                yield int(status["VmHWM"].split()[0]) / 1024
 
 
 def main() -> None:

@@ -187,6 +187,16 @@ def test_hostile_bytes_are_rejected(changes: dict[str, Any], problem: str) -> No
         unpack(hostile(**changes), expected(base))
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["words", "head"])
+def test_weights_that_are_not_finite_are_rejected(name: str, value: float) -> None:
+    base, y = {**drawn(1), "count": torch.tensor(0)}, {**drawn(2), "count": torch.tensor(0)}
+    y[name][3] = value
+    packed, _ = update(Parameters(y), base, TABLES, {}, *PLACE)
+    with pytest.raises(PayloadError, match="a scale is negative or not finite"):
+        unpack(packed, expected(base))
+
+
 def test_differences_to_nothing_and_sums_beyond_all_numbers_are_rejected() -> None:
     with pytest.raises(PayloadError, match="differences came where weights were expected"):
         unpack(hostile(), expected())

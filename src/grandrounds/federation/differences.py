@@ -51,7 +51,8 @@ class _Rounded:
         values, here = before.at(index), torch.searchsorted(index, change.index)
         values[here] += change.values
         sizes = values[here].abs().amax(dim=1)
-        here = here[(sizes > 0) & (sizes * 2 * MOST >= sizes.max())] if len(here) else here
+        if len(here):  # what is not finite travels, to be rejected
+            here = here[(sizes != 0) & ~(sizes * 2 * MOST < sizes.max())]
         self.coded[name + OF_ROWS] = index[here]
         values[here] -= self._rounded(name, values[here])
         waiting = values.ne(0).any(dim=1)
