@@ -34,10 +34,7 @@ from grandrounds.runs.provenance import provenance
 from grandrounds.simulation.prepare import held_out
 from grandrounds.tasks.joint_scoring import annotation_of
 
-HOSPITALS = 3
-NOTES, ROUNDS = 30, 12
-"""Of the first table; the second has more of both."""
-PART_NOTES, PART_ROUNDS = 40, 15
+HOSPITALS, NOTES, ROUNDS = 3, 40, 15
 MODELS = {"joint": ["joint"], "pipeline": ["ner", "relater"]}
 ALGORITHMS = ("fedavg", "centralized", "local_only")
 TASKS: Mapping[str, Mapping[str, Any]] = {
@@ -53,21 +50,21 @@ Make = Callable[[str, str, int], Content]
 """The config of a run: of a task, an algorithm and a seed."""
 
 
-def synthetic(task: str, algorithm: str, seed: int, notes: int = NOTES, rounds: int = ROUNDS) -> Content:
+def synthetic(task: str, algorithm: str, seed: int) -> Content:
     keep = {"optimizer_state": "keep"} if algorithm == "centralized" else {}
     return {
         "seed": seed,
         "device": "cpu",
         "task": dict(TASKS[task]),
-        "data": {"format": "synthetic", "public": 0.1, "options": {"hospitals": HOSPITALS, "notes": notes}},
+        "data": {"format": "synthetic", "public": 0.1, "options": {"hospitals": HOSPITALS, "notes": NOTES}},
         "partition": {"scheme": "by", "by": "hospital"},
         "model": {"encoder": "tiny"},
         "training": {"epochs": 1, "batch_size": 16, "learning_rate": 1e-3, **keep},
         "federation": {
-            "rounds": rounds,
-            "evaluate_every": rounds,
+            "rounds": ROUNDS,
+            "evaluate_every": ROUNDS,
             "evaluate_on": ["test"],
-            "checkpoint_every": rounds,
+            "checkpoint_every": ROUNDS,
         },
         "algorithm": {"name": algorithm},
     }
@@ -182,7 +179,7 @@ def beside(runs: Runs, seeds: int, make: Make) -> Iterator[dict[str, Any]]:
 def partly(runs: Runs, seeds: int) -> Iterator[dict[str, Any]]:
     """The second table, as far as it has come."""
     sites = {name: {"task": {"annotated": annotated}} for name, annotated in ANNOTATED.items()}
-    gold = runs.gold(synthetic("joint", "fedavg", 1, PART_NOTES, PART_ROUNDS))
+    gold = runs.gold(synthetic("joint", "fedavg", 1))
     rows: dict[str, list[dict[str, Any]]] = {}
     outcomes: dict[str, list[dict[str, Outcomes]]] = {}
     for seed in range(1, seeds + 1):
@@ -192,8 +189,8 @@ def partly(runs: Runs, seeds: int) -> Iterator[dict[str, Any]]:
             ("centralised", "centralized", sites),
             ("all annotated, federated", "fedavg", {}),
         ):
-            name = f"partly-{arm.replace(', ', '-').replace(' ', '-')}-{seed}"
-            runs.result(name, {**synthetic("joint", algorithm, seed, PART_NOTES, PART_ROUNDS), "sites": own})
+            name = f"partly-{arm}-{seed}" if own else f"joint-{algorithm}-{seed}"
+            runs.result(name, {**synthetic("joint", algorithm, seed), "sites": own})
             for who, model in runs.models(name).items():
                 counts = counted(gold, found_by([model], gold), ordered=True)
                 row = arm if who == "server" else f"{arm}, {' and '.join(ANNOTATED[who])}"
@@ -221,11 +218,7 @@ def main() -> None:
     wanted = parser.parse_args()
     runs, make = Runs(wanted.runs, wanted.data), synthetic
     tables = {"partly": partly(runs, wanted.seeds), "beside": beside(runs, wanted.seeds, make)}
-    settings: dict[str, Any] = {
-        "hospitals": HOSPITALS,
-        "beside": {"notes": NOTES, "rounds": ROUNDS},
-        "partly": {"notes": PART_NOTES, "rounds": PART_ROUNDS, "annotated": ANNOTATED},
-    }
+    settings: dict[str, Any] = {"hospitals": HOSPITALS, "notes": NOTES, "rounds": ROUNDS, "annotated": ANNOTATED}
     if wanted.config is not None:
         tables = {"beside": beside(runs, wanted.seeds, of_config(wanted.config, wanted.overrides))}
         settings = {"config": wanted.config.name, "overrides": [o for o in wanted.overrides if "encoder" not in o]}
