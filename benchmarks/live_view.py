@@ -105,7 +105,12 @@ class Watched(Silent):
             low=min(shares),
             high=max(shares),
             note=f"CPU time while somebody watches, in rounds of {median(self.wall):.1f} s",
-            detail={**detail, "seconds_a_round": median(self.wall), "cpu_seconds_a_round": median(self.seen)},
+            detail={
+                **detail,
+                "seconds_a_round": median(self.wall),
+                "cpu_seconds_a_round": median(self.seen),
+                "of_one_processor": sum(self.served) / sum(self.wall),
+            },
         )
         yield Row("to start the page's server", self.started, unit="s", note="CPU time, once")
 

@@ -262,7 +262,10 @@ def test_a_sites_ledger_says_what_is_spent_and_left(site: Path) -> None:
 
 
 def test_a_stream_brings_what_changed_and_nothing_else(run: Path) -> None:
-    with showing(run) as place, httpx.stream("GET", f"{place.partition('?')[0]}events", headers=BEARER) as stream:
+    with (
+        showing(run) as place,
+        httpx.stream("GET", f"{place.partition('?')[0]}events", headers=BEARER, timeout=30) as stream,
+    ):
         assert stream.headers["content-type"].startswith("text/event-stream")
         lines = stream.iter_lines()
         first = parts_of(lines)

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from grandrounds.web.answers import HANDLERS, page, static
 from grandrounds.web.view.following import FollowedRun, FollowedSite, Place
 from grandrounds.web.view.parts import Parts
-from grandrounds.web.view.run_parts import run_parts, title_of
+from grandrounds.web.view.run_parts import moving_parts, run_parts, title_of
 from grandrounds.web.view.site_parts import site_parts, site_title
 from grandrounds.web.view.spending import Spending
 
@@ -42,19 +42,29 @@ class Seen:
 
 def viewer(place: Place, alone: Path | None = None) -> Callable[[], Seen]:
     """What looks at a place, again and again; GrandRoundsError at once where `alone` is no run."""
-    if place.enrolment is not None:
-        site, spending = FollowedSite(place), Spending(place.enrolment)
+    return _look_at_run(FollowedRun(place, alone)) if place.enrolment is None else _look_at_site(FollowedSite(place))
 
-        def look_at_site() -> Seen:
-            site.look()
-            return Seen(site_title(site), site_parts(site, spending))
 
-        return look_at_site
-    run = FollowedRun(place, alone)
+def _look_at_run(run: FollowedRun) -> Callable[[], Seen]:
+    seen = Seen("", {})
 
     def look() -> Seen:
-        run.look()
-        return Seen(title_of(run), run_parts(run))
+        nonlocal seen
+        new = run.look() or not seen.parts
+        seen = Seen(title_of(run), run_parts(run) if new else {**seen.parts, **moving_parts(run)})
+        return seen
+
+    return look
+
+
+def _look_at_site(site: FollowedSite) -> Callable[[], Seen]:
+    seen, spending = Seen("", {}), Spending(site.enrolment)
+
+    def look() -> Seen:
+        nonlocal seen
+        if site.look() or not seen.parts:
+            seen = Seen(site_title(site), site_parts(site, spending))
+        return seen
 
     return look
 

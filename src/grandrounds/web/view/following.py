@@ -69,8 +69,9 @@ class FollowedLog:
         self.log, self.tally = AuditLog(path), Tally()
         self.checked = Checked(True, "")
 
-    def look(self, live: bool) -> None:
-        """Heads that are noted elsewhere are read first, so that the log has them already."""
+    def look(self, live: bool) -> bool:
+        """Whether anything is new. Heads that are noted elsewhere are read first, so that the log has them already."""
+        before = self.log, self.log.lines, self.checked
         try:
             noted = dict(noted_heads(self._path))
             problem = ""
@@ -81,10 +82,9 @@ class FollowedLog:
             self.tally.add(line)
         if problem and self.log.whole:
             self.checked = Checked(False, f"Not verified: {problem}.")
-        elif live and self.log.whole and self.log.behind:
-            return  # a line is being written
-        else:
+        elif not (live and self.log.whole and self.log.behind):  # else a line is being written
             self.checked = verified(self.log, noted)
+        return before != (self.log, self.log.lines, self.checked)
 
     def _begin_anew(self, noted: set[str]) -> None:
         """Where the file is another one than before: a run was started over, and its first line has another time."""
@@ -128,8 +128,10 @@ class FollowedRun:
     def finished(self) -> bool:
         return self.run is not None and self.run.result is not None
 
-    def look(self) -> None:
+    def look(self) -> bool:
+        """Whether anything is new."""
         folder = self.place.folder
+        before = self.running, self.run, self.participants, self.presence, self.resume, self.problem
         self.running = locked(folder / LOCK)
         try:
             if self._changed("config.toml", METRICS, RESULT):
@@ -144,7 +146,8 @@ class FollowedRun:
             self.problem = foreign(str(error)) if isinstance(error, GrandRoundsError) else "a file can't be read"
             self._seen = {}
         self.resume = self._resume_point()
-        self.followed.look(self.running)
+        now = self.running, self.run, self.participants, self.presence, self.resume, self.problem
+        return self.followed.look(self.running) or any(a is not b for a, b in zip(before, now, strict=True))
 
     def _changed(self, *names: str) -> bool:
         found = {name: _signature(self.place.folder / name) for name in names}
@@ -168,6 +171,7 @@ class FollowedSite:
 
     def __init__(self, place: Place) -> None:
         assert place.enrolment is not None
+        self.enrolment = place.enrolment
         self.place, self.followed = place, FollowedLog(place.folder / LOG)
         self.running = False
 
@@ -175,9 +179,10 @@ class FollowedSite:
     def tally(self) -> Tally:
         return self.followed.tally
 
-    def look(self) -> None:
-        self.running = locked(self.place.folder / LOCK)
-        self.followed.look(self.running)
+    def look(self) -> bool:
+        """Whether anything is new."""
+        before, self.running = self.running, locked(self.place.folder / LOCK)
+        return self.followed.look(self.running) or self.running != before
 
 
 def _signature(path: Path) -> tuple[int, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
+from functools import lru_cache
 
 from grandrounds.reports import kinds
 from grandrounds.reports.audit_log import Line
@@ -18,7 +19,7 @@ Parts = Mapping[str, Html]
 """A page's parts by name, in order; an empty one has nothing to say."""
 Figure = tuple[str, str, str, str]
 """Name, value, unit, and what stands against it."""
-MOST_ROWS, MOST_LINES = 100, 80
+MOST_ROWS, MOST_LINES = 100, 60
 SERIES = 6
 """Styles of kinds of payload; what comes after them shares one."""
 
@@ -29,14 +30,16 @@ def section(title: str, *children: str) -> Html:
 
 def when(seconds: float) -> Html:
     """A time of day; the page's script adds how long ago that is."""
-    if not seconds:
-        return Html("never")
+    return _when(seconds, date.today()) if seconds else Html("never")
+
+
+@lru_cache(maxsize=1000)
+def _when(seconds: float, today: date) -> Html:
     try:
         then = datetime.fromtimestamp(seconds).astimezone()
     except (ValueError, OverflowError, OSError):
         return Html(ABSENT)
-    today = then.date() == datetime.now().date()
-    said = f"{then:%H:%M:%S}" if today else f"{then.day} {then:%b %Y, %H:%M}"
+    said = f"{then:%H:%M:%S}" if then.date() == today else f"{then.day} {then:%b %Y, %H:%M}"
     return tag("time", said, datetime=then.isoformat(timespec="seconds"), title=moment(seconds))
 
 

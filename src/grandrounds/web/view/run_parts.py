@@ -56,6 +56,11 @@ def run_parts(view: FollowedRun) -> Parts:
     }
 
 
+def moving_parts(view: FollowedRun) -> Parts:
+    """What changes by itself, since time goes on."""
+    return {"timeline": _timeline(view)}
+
+
 def title_of(view: FollowedRun) -> str:
     return f"{view.run.algorithm} on {view.run.task}" if view.run else view.place.name
 
