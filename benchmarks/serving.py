@@ -70,7 +70,7 @@ class Server:
 @contextmanager
 def serving(folder: Path) -> Iterator[Server]:
     command = [sys.executable, "-m", "grandrounds", "serve", str(folder), "--port", "0"]
-    environment = {**os.environ, "GRANDROUNDS_TOKEN": TOKEN}
+    environment = {**os.environ, "GRANDROUNDS_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         try:

@@ -27,6 +27,9 @@ def test_evaluate_shows_classes_beside_the_trivial_baseline(model: Path, corpora
     table = run("evaluate", model, corpora / "test.jsonl").good().stdout
     for piece in ("TrIP", "TeRP", "all (micro)", "trivial: all 'TeRP'"):
         assert piece in table
+    rows = [line.strip("│").split("│") for line in table.splitlines() if line.startswith("│")]
+    support = {row[0].strip(): int(row[-1]) for row in rows if row[-1].strip()}
+    assert support.pop("all (micro)") == sum(support.values()) > 0
 
 
 @pytest.fixture(scope="module")

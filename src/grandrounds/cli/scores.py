@@ -71,7 +71,7 @@ def _by_rank(title: str, score: Score) -> Table:
 
 def _by_class(title: str, score: Score) -> Table:
     table = Table(title=title)
-    for name in ("class", "precision", "recall", "F1", "examples"):
+    for name in ("class", "precision", "recall", "F1", "support"):
         table.add_column(name, justify="left" if name == "class" else "right")
     classes = sorted(score.per_class.items(), key=lambda item: -item[1].support)
     listed = dict(classes[:CLASSES_SHOWN])
@@ -82,7 +82,8 @@ def _by_class(title: str, score: Score) -> Table:
         table.add_row(f"and {len(classes) - len(listed)} rarer ones", "", "", "", "", style="dim")
     table.add_section()
     precision, recall, f1 = _figures(score)
-    table.add_row("all (micro)", precision, recall, f"{f1}{_spread(score.f1_std)}", str(score.n), style="bold")
+    f1 += _spread(score.f1_std)
+    table.add_row("all (micro)", precision, recall, f1, str(score.support_of_all), style="bold")
     further = score.further()
     for name, what in FURTHER.items():
         if name in further:

@@ -99,6 +99,11 @@ class Score(ClassScore):
             things = {"masked word piece": self.n}
         return {thing: number for thing, number in things.items() if number}
 
+    @property
+    def support_of_all(self) -> int:
+        """Of all classes together, counted as theirs is: mentions or relations; without classes, examples."""
+        return sum(row.support for row in self.per_class.values()) or self.n or 0
+
     def areas(self) -> dict[str, float]:
         """Of the curve of precision over recall, by their names; none where answers are not ranked."""
         named = {"AUC (all points)": self.auc, f"AUC (first {TOP:,})": self.auc_2000}

@@ -300,8 +300,7 @@ def _scores(test: Score) -> Html:
         [label, score(c.precision), score(c.recall), score(c.f1), count(c.support)]
         for label, c in sorted(test.per_class.items(), key=lambda item: (-item[1].support, item[0]))
     ]
-    support = sum(c.support for c in test.per_class.values()) if test.per_class else test.n or 0
-    total = ["all", score(test.precision), score(test.recall), score(test.f1), count(support)]
+    total = ["all", score(test.precision), score(test.recall), score(test.f1), count(test.support_of_all)]
     further = {"accuracy": test.accuracy} | test.further()
     reported = ", ".join(f"{name} {score(value)}" for name, value in further.items() if value is not None)
     return join(
