@@ -41,6 +41,8 @@ PRELOADED = (
     "transformers.models.bert.modeling_bert",
     "transformers.models.auto.modeling_auto",
 )
+HEAVY = ("torch", "transformers", "matplotlib", "flwr")
+"""What only commands that need it import."""
 NUMBERS = count()
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "COLUMNS": "120"}
 

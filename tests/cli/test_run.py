@@ -45,6 +45,7 @@ def test_a_run_is_a_folder(finished: Finished) -> None:
         "model",
         "report.html",
         "outcomes",
+        "sites.json",
     }
     f1s = [json.loads(line)["validation"]["f1"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
     best = {1 + f1s[:done].index(max(f1s[:done])) for done in (2, 3)}

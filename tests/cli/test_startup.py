@@ -11,9 +11,9 @@ import pytest
 
 from grandrounds.deployment.keys import make_authority
 from grandrounds.deployment.signed import sign_enrolment
+from tests.cli.commands import HEAVY
 from tests.conftest import corpus, write_corpus
 
-HEAVY = ("torch", "transformers", "matplotlib", "flwr")
 LOOK = """
 import json, sys
 from grandrounds.cli import main

@@ -13,8 +13,7 @@ import urllib.request
 from pathlib import Path
 
 from grandrounds.web.view.server import beside
-from tests.cli.commands import ENVIRONMENT, run
-from tests.cli.test_startup import HEAVY
+from tests.cli.commands import ENVIRONMENT, HEAVY, run
 from tests.reports.fixture_runs import write_run
 
 

@@ -135,7 +135,7 @@ def test_candidates_are_the_likeliest_spans_in_order() -> None:
 @given(windows(most=6))
 def test_rows_come_back_as_what_they_say(window: dict[str, Any]) -> None:
     found, likely, related = decoded(window), window["likely"], window["related"]
-    mentions, relations = from_rows(to_rows(window["words"], likely, related, found, 8))
+    mentions, relations = from_rows(to_rows(window["words"], likely, related, found, 16))
     kept = np.flatnonzero(found.types).tolist()
     assert [one[:3] for one in mentions] == [(*window["words"][i].tolist(), found.types[i]) for i in kept]
     assert [one[3] for one in mentions] == pytest.approx([likely[i, found.types[i]] for i in kept])
