@@ -296,7 +296,10 @@ def test_a_round_is_algorithm_1_by_hand(
     server.train("public", loss=objective, epochs=1)
     found = load_file(tmp_path / "run" / "model" / "model.safetensors")
     for key, value in server.model.state_dict().items():
-        np.testing.assert_allclose(found[key], value.numpy(), atol=1e-4, err_msg=key)  # a step moves 2e-3
+        # A step moves 2e-3; AdamW makes much of a gradient near 0, whose rounding depends on the CPU.
+        difference = np.abs(found[key] - value.numpy())
+        assert difference.mean() < 1e-5, key
+        assert difference.max() < 1e-3, key
 
 
 @pytest.fixture(scope="module")
