@@ -5,13 +5,14 @@
 
 What has ended is not run again, and what was interrupted goes on. The JSON of a command that ended is
 RUNS/results/NAME.json; copied to docs/results, it is what `make tables` reads. A command that fails is named, and the
-next one starts.
+next one starts. The choices of searches in docs/results hold where RUNS is new.
 """
 
 from __future__ import annotations
 
 import argparse
 import glob
+import json
 import os
 import shlex
 import shutil
@@ -20,7 +21,10 @@ import sys
 import tomllib
 from pathlib import Path
 
+import tomli_w
+
 QUEUE = Path(__file__).parent / "evidence.toml"
+PUBLISHED = QUEUE.parents[1] / "docs" / "results"
 
 
 def words(command: str, places: dict[str, str]) -> list[str]:
@@ -33,6 +37,17 @@ def words(command: str, places: dict[str, str]) -> list[str]:
         found = [f"{label}{equals}{path}" for path in sorted(glob.glob(pattern))] if "*" in pattern else []
         filled += found or [word]
     return [sys.executable, *filled[1:]] if filled[0] == "python" else filled
+
+
+def restore_choice(name: str, results: Path) -> None:
+    """Write down again what a search chose whose JSON is in docs/results, and count the search as ended."""
+    published, chosen = PUBLISHED / f"{name}.json", results.parent / name / "chosen.toml"
+    if not published.exists() or chosen.exists():
+        return
+    arms = json.loads(published.read_text()).get("arms")
+    chosen.parent.mkdir(parents=True, exist_ok=True)
+    chosen.write_text(tomli_w.dumps({"compare": {arm: found["best"] for arm, found in arms.items()}}))
+    shutil.copy(published, results)
 
 
 def main() -> int:
@@ -49,6 +64,9 @@ def main() -> int:
     results, logs = options.runs / "results", options.runs / "logs"
     for folder in (results, logs):
         folder.mkdir(parents=True, exist_ok=True)
+    for name, run in queue.items():
+        if run["writes"] == "search.json":
+            restore_choice(name, results)
     failed = []
     for name in options.names or queue:
         run, result = queue[name], results / f"{name}.json"
