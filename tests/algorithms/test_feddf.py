@@ -35,9 +35,9 @@ def test_in_the_teacher_each_site_s_model_has_the_same_say_whatever_its_size(
     content = tiny_config(**{**SKEWED, "algorithm": {"name": "feddf"}})
     seen: list[Tensor] = []
 
-    def watched(teacher: Tensor, **options: Any) -> Any:
+    def watched(asked: Any, teacher: Tensor, **options: Any) -> Any:
         seen.append(teacher)
-        return distillation(teacher, **options)
+        return distillation(asked, teacher, **options)
 
     distillation = feddf.distillation
     monkeypatch.setattr(feddf, "distillation", watched)

@@ -31,10 +31,11 @@ from grandrounds.algorithms.feded import (
 from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
 from grandrounds.federation.exchange import Answer, Ask
-from grandrounds.federation.learner import Server
+from grandrounds.federation.learner import Asked, Server
 from grandrounds.federation.payloads import Expected, Packed, Parameters, PredictedLabels, Predictions
 from grandrounds.federation.robust import trimmed_mean
 from grandrounds.simulation.prepare import Simulation, prepare
+from grandrounds.tasks.sentence_re import SentenceRE, SentenceREOptions
 from grandrounds.tasks.task import NO_CLASS
 from tests.conftest import TinyConfig
 from tests.simulation.crashes import cut, metrics, weights
@@ -160,6 +161,7 @@ class Fixed(nn.Module):
 LOGITS, LABELS, ROWS = RNG.normal(size=(3, 4)), np.array([2, 0, 3]), np.array([4, 0, 5])
 BATCH = SimpleNamespace(index=torch.tensor(ROWS), labels=torch.tensor(LABELS))
 TEACHER = PROBABILITIES[1]
+ASKED = Asked(SentenceRE(SentenceREOptions(), "abc", ()).respond, np.arange(len(TEACHER) + 1))
 
 
 def cross_entropy() -> float:
@@ -173,12 +175,12 @@ def divergence(temperature: float) -> float:
 
 
 def test_the_objective_is_equation_6() -> None:
-    found = distillation(tensor(TEACHER))(Fixed(LOGITS), BATCH).item()
+    found = distillation(ASKED, tensor(TEACHER))(Fixed(LOGITS), BATCH).item()
     assert found == pytest.approx(cross_entropy() + divergence(1.0), abs=1e-12)
 
 
 def test_a_weight_and_a_tempered_student_give_the_objective_of_hinton() -> None:
-    found = distillation(tensor(TEACHER), 2.0, 0.3)(Fixed(LOGITS), BATCH).item()
+    found = distillation(ASKED, tensor(TEACHER), 2.0, 0.3)(Fixed(LOGITS), BATCH).item()
     assert found == pytest.approx(0.7 * cross_entropy() + 0.3 * 4 * divergence(2.0), abs=1e-12)
 
 
@@ -192,13 +194,13 @@ def test_rows_without_a_label_have_a_part_in_the_divergence_alone(weight: float 
     log_p = np.log(softmax(LOGITS))
     ce = -(log_p[0, LABELS[0]] + log_p[2, LABELS[2]]) / 2
     batch = some_labelled([LABELS[0], NO_CLASS, LABELS[2]])
-    found = distillation(tensor(TEACHER), 2.0, weight)(Fixed(LOGITS), batch).item()
+    found = distillation(ASKED, tensor(TEACHER), 2.0, weight)(Fixed(LOGITS), batch).item()
     expected = ce + 4 * divergence(2.0) if weight is None else 0.7 * ce + 0.3 * 4 * divergence(2.0)
     assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_batch_without_any_label_has_no_cross_entropy() -> None:
-    found = distillation(tensor(TEACHER), 2.0)(Fixed(LOGITS), some_labelled([NO_CLASS] * 3)).item()
+    found = distillation(ASKED, tensor(TEACHER), 2.0)(Fixed(LOGITS), some_labelled([NO_CLASS] * 3)).item()
     assert found == pytest.approx(4 * divergence(2.0), abs=1e-12)
 
 
@@ -219,8 +221,9 @@ def test_the_median_of_votes_is_the_absolute_majority_or_nothing() -> None:
 
 
 def test_without_hard_labels_the_teacher_alone_teaches() -> None:
-    unlabelled = SimpleNamespace(index=BATCH.index)
-    assert distillation(tensor(TEACHER), weight=1)(Fixed(LOGITS), unlabelled).item() == pytest.approx(divergence(1.0))
+    unlabelled = some_labelled([NO_CLASS] * 3)
+    found = distillation(ASKED, tensor(TEACHER), weight=1)(Fixed(LOGITS), unlabelled).item()
+    assert found == pytest.approx(divergence(1.0))
 
 
 # A round

@@ -70,4 +70,5 @@ EXPECTED = Expected(
     trained=TRAINED,
     tensors={"control": (2,)},
     adapted={"query": (3, 4)},
+    labels=2,
 )

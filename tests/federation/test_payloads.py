@@ -565,7 +565,7 @@ def test_rows_come_with_a_digest_and_no_other_text() -> None:
 
 
 def test_an_upload_may_be_as_large_as_what_is_declared_and_no_larger() -> None:
-    expected = Expected({"w": (1000, 100)}, classes=9, public=(500, "d"), tables=frozenset({"w"}))
+    expected = Expected({"w": (1000, 100)}, classes=9, public=(500, "d"), tables=frozenset({"w"}), labels=9)
     most = largest_upload(expected, examples=40)
     assert most == 8 * 100_000 + 8 * 1000 + 4 * 500 * 9 + 40 * 18 + 8 * 9 + (1 << 23)
     assert Parameters({"w": some(1000, 100)}).pack("fp32").nbytes < most

@@ -148,7 +148,7 @@ def test_text_without_a_question_is_refused(tiny_config: TinyConfig, tmp_path: P
         ({"data.unlabelled_options": {"notes": 3}}, "about a corpus: name it in data.unlabelled"),
         ({"data.unlabelled": "u", "data.unlabelled_format": "jsn"}, "data.unlabelled_format: .*did you mean 'json'"),
         ({"data.unlabelled": "u", "data.unlabelled_format": "synthetic"}, "names a file, and 'synthetic' has none"),
-        ({"data.unlabelled": 0.2, "task": {"name": "ner"}}, "data.unlabelled needs a task with one class per example"),
+        ({"data.unlabelled": 0.2, "task": {"name": "ner"}}, "data.unlabelled needs a task whose answers"),
     ],
 )
 def test_what_can_not_be_is_refused(settings: dict[str, Any], sentence: str, tiny_config: TinyConfig) -> None:

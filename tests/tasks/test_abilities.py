@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import pytest
@@ -14,6 +15,7 @@ from grandrounds.registry import TASKS
 from grandrounds.tasks.abilities import (
     Bagged,
     Calibrated,
+    Distillable,
     KnowsFacts,
     Localized,
     OwnLabels,
@@ -26,7 +28,7 @@ from grandrounds.tasks.abilities import (
 from grandrounds.tasks.masked_lm import MaskedLM, MaskedLMOptions
 from grandrounds.tasks.saved import Extractor
 from grandrounds.tasks.sentence_re import SentenceRE
-from grandrounds.tasks.task import Example, ExtractionTask, Task
+from grandrounds.tasks.task import ExtractionTask, Task
 from tests.conftest import DOCUMENT_RE, TinyConfig, corpus
 
 
@@ -34,6 +36,7 @@ from tests.conftest import DOCUMENT_RE, TinyConfig, corpus
     ("ability", "having"),
     [
         (ExtractionTask, {"sentence_re", "document_re", "distant_re", "ner", "joint"}),
+        (Distillable, {"sentence_re", "joint"}),
         (SingleLabel, {"sentence_re"}),
         (Bagged, {"distant_re"}),
         (Localized, {"document_re"}),
@@ -54,13 +57,13 @@ def test_a_task_of_one_s_own_need_not_know_the_protocol() -> None:
     class Plain(Task):
         name = "plain"
 
-    class Labelled(Plain):
-        def without_label(self, example: Example) -> Example:
-            return example
+    class Own(Plain):
+        def label_parts(self) -> Sequence[str]:
+            return ()
 
-    require("'feded'", SingleLabel, Labelled)
-    with pytest.raises(ConfigError, match=r"^'feded' needs .*, and 'plain' is not one: set task\.name = sentence_re$"):
-        require("'feded'", SingleLabel, Plain)
+    require("'fedner'", OwnLabels, Own)
+    with pytest.raises(ConfigError, match=r"^'fedner' needs .*, and 'plain' is not one: set task\.name = .*ner"):
+        require("'fedner'", OwnLabels, Plain)
 
 
 def test_an_ability_of_one_s_own_is_asked_for_in_the_same_way() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from grandrounds.errors import ConfigError, DataError
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.joint import JointModel
 from grandrounds.tasks.joint import ACROSS, BARRED, OTHER_RELATIONS, SECOND, Joint, JointOptions
-from grandrounds.tasks.joint_decoding import FEWEST, FLOOR
+from grandrounds.tasks.joint_decoding import FEWEST, FLOOR, MOST
 from grandrounds.tasks.joint_pairs import pairs_to_learn
 from grandrounds.tasks.joint_scoring import annotation_of
 from grandrounds.tasks.saved import Extractor, load, save_model
@@ -117,14 +118,71 @@ def test_words_are_no_transformer_s(plain: Encoder) -> None:
         made().model(words)
 
 
-def test_a_question_is_the_text_alone(plain: Encoder) -> None:
+def test_a_question_is_the_text_with_its_mentions_marked(plain: Encoder) -> None:
     task = made()
     example = task.examples(corpus(1))[0][0]
-    asked = task.from_question(task.question(example))
+    asked = task.from_question(json.loads(json.dumps(task.question(example))))
     assert (asked.text, asked.words, asked.gold, asked.facts) == (example.text, example.words, (), ())
+    assert asked.marked == tuple(sorted(span[:2] for span in example.gold)) != ()
     assert task.loss(untrained(task, plain), task.features([asked], plain).batch([0])).item() == 0
-    with pytest.raises(DataError, match="not one of joint; has the server another task"):
-        task.from_question({"text": "a"})
+    assert task.without_label(example).marked == example.marked
+    assert task.loss(untrained(task, plain), task.features([task.without_label(example)], plain).batch([0])).item() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"mentions": None}, "not one of joint; has the server another task"),
+        ({"mentions": [[0]]}, "not one of joint"),
+        ({"mentions": [[1, 2], [0, 1]]}, "in order, each once"),
+        ({"mentions": [[0, 1], [0, 1]]}, "in order, each once"),
+        ({"mentions": [[first, first + 1] for first in range(MOST + 1)]}, f"at most {MOST} mentions"),
+        ({"mentions": [[0, 10**9]]}, "outside of its words"),
+        ({"mentions": [[2, 1]]}, "outside of its words"),
+    ],
+)
+def test_a_question_that_none_can_be_is_refused(change: dict[str, Any], problem: str) -> None:
+    task = made()
+    question = task.question(task.examples(corpus(1))[0][0])
+    with pytest.raises(DataError, match=problem):
+        task.from_question({**question, **change})
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_it_asks_about_every_span_and_every_pair_of_marked_ones(plain: Encoder, ordered: bool) -> None:
+    documents = [*corpus(5), document()]
+    types, relations = ["problem", "test", "treatment", "drug"], ["TeRP", "TrIP", "eases", "causes"]
+    task = made(documents, ordered=ordered, labels=types, relations=relations[:3], concepts=False)
+    examples = [task.from_question(task.question(one)) for one in task.examples(documents)[0]]
+    features, model = task.features(examples, plain), untrained(task, plain)
+    rows = np.array([6, 0, 3, 5])
+    batch = features.batch(rows)
+    states = model.states(batch)
+    scores, expected = log_softmax(model.spans(states)), []
+    for place, row in enumerate(rows.tolist()):
+        words, marked = len(examples[row].words), examples[row].marked
+        spans = [(i, n) for i in range(words) for n in range(task.options.span_words) if i + n < words]
+        answers = [scores[place, i, n] for i, n in spans]
+        for head in marked:
+            for tail in marked:
+                if head < tail or (ordered and head != tail):
+                    pair = torch.tensor([[place, *head, *tail]])
+                    answers.append(log_softmax(model.relations(model.relations.represent(states, pair)))[0])
+        assert task.questions(features, np.array([row])).tolist() == [len(answers)]
+        expected += answers
+    logits, loss = task.respond(model, batch)
+    assert loss.item() == 0
+    assert logits.shape == (len(expected), task.classes()) == (len(expected), 5)
+    for found, answer in zip(log_softmax(logits), expected, strict=True):
+        np.testing.assert_allclose(found[: len(answer)], answer, atol=1e-5)
+        assert np.exp(found[len(answer) :]).sum() == 0  # no relation of a span, no fourth type of a pair
+
+
+def test_the_loss_of_a_response_is_the_task_s(plain: Encoder) -> None:
+    documents = corpus(6)
+    task = made(documents)
+    batch, model = batches(task, plain, documents), untrained(task, plain)
+    assert task.respond(model, batch).loss.item() == task.loss(model, batch).item() > 0
 
 
 # Losses

@@ -425,8 +425,8 @@ def test_workers_give_the_bits_of_one_process(
     assert one == two
 
 
-def test_predictions_that_are_averaged_need_one_class(tiny_config: TinyConfig) -> None:
-    with pytest.raises(ConfigError, match="'feded' needs a task with one class per example, and 'ner' is not one"):
+def test_predictions_that_are_averaged_need_questions_with_one_class_each(tiny_config: TinyConfig) -> None:
+    with pytest.raises(ConfigError, match="'feded' needs a task whose answers on shared text can be averaged"):
         make_config(ner_config(tiny_config, **{"algorithm.name": "feded"}))
 
 

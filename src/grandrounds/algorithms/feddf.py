@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
-
-from torch import Tensor, nn
+from typing import ClassVar
 
 from grandrounds import Cohort, Parameters, Predictions, Reply, Server, algorithm, mean
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.algorithms.feded import distillation
 from grandrounds.federation.privacy.settings import Unit
 from grandrounds.federation.state import copy_into
-from grandrounds.tasks.abilities import SingleLabel
+from grandrounds.tasks.abilities import Distillable
 
 
 @algorithm("feddf")
 class FedDF(FedAvg):
-    needs: ClassVar[Sequence[type]] = (SingleLabel,)
+    needs: ClassVar[Sequence[type]] = (Distillable,)
     server_epochs: ClassVar[int | None] = 1
 
     def unaccounted(self, unit: Unit) -> str:
@@ -39,16 +37,11 @@ class FedDF(FedAvg):
         def heard(replies: Iterator[Reply[Parameters]]) -> Iterator[Reply[Parameters]]:
             for reply in replies:
                 copy_into(member, reply.payload.values)
-                says = server.infer("public", log_probabilities, member).values
-                told = Predictions(says, "log_probabilities", server.digest("public"))
+                told = server.predict("public", "log_probabilities", member)
                 answers.append(replace(reply, payload=told, weight=1.0))  # type: ignore[arg-type]  # of another kind
                 yield reply
 
         server.load(mean(heard(cohort.ask(self.train, Parameters.of(server.model)))))
-        server.train("public", loss=distillation(mean(answers).values.softmax(dim=1), weight=1))
-
-
-def log_probabilities(model: nn.Module, batch: Any) -> Tensor:
-    """A row for each sentence. Their mean is that of logits, up to a number for each row that a softmax takes out."""
-    found: Tensor = model(batch).log_softmax(dim=1)
-    return found
+        # The mean of log p is that of logits, up to a number for each row that a softmax takes out.
+        teacher = mean(answers).values.softmax(dim=1)
+        server.train("public", loss=distillation(server.asked("public"), teacher, weight=1))

@@ -1,6 +1,7 @@
 """Federated ensemble distillation (Sui et al., EMNLP 2020, Algorithm 1): sites upload what they predict on the
 server's public set, and the server distils the ensemble's average into its own model. Rows without a label
-(data.unlabelled) have no part in the cross-entropy.
+(data.unlabelled) have no part in the cross-entropy. Where a sentence has several questions (`joint`: which spans are
+mentions, how marked mentions are related), the loss has all of them.
 
 Eq. 3  Site.train        Eq. 4  soften        Eq. 5  mean, counted_vote        Eq. 6  distillation
 """
@@ -32,12 +33,11 @@ from grandrounds import (
     on_site,
 )
 from grandrounds.errors import ConfigError
-from grandrounds.federation.learner import Loss
+from grandrounds.federation.learner import Asked, Loss
 from grandrounds.federation.privacy.settings import Unit
 from grandrounds.federation.quantize import Form
 from grandrounds.federation.shares import FEW, clipped
-from grandrounds.tasks.abilities import SingleLabel
-from grandrounds.tasks.task import NO_CLASS
+from grandrounds.tasks.abilities import IMPOSSIBLE, Distillable, SingleLabel
 
 Replies = Iterator[Reply[Predictions]] | Iterator[Reply[PredictedLabels]]
 LAST = "ensemble"  # the server's memory of its last average
@@ -45,7 +45,7 @@ LAST = "ensemble"  # the server's memory of its last average
 
 @algorithm("feded")
 class FedED(Algorithm):
-    needs: ClassVar[Sequence[type]] = (SingleLabel,)
+    needs: ClassVar[Sequence[type]] = (Distillable,)
     public_at_sites: ClassVar[bool] = True
     weight_by: ClassVar[str] = "uniform"  # the 1/|J| of Eq. 5
     trains_server: ClassVar[bool] = True
@@ -83,6 +83,9 @@ class FedED(Algorithm):
                 "leave algorithm.vote = 'equal'"
             )
 
+    def abilities(self) -> Sequence[type]:
+        return (SingleLabel,) if self.vote == "counts" else self.needs
+
     def not_averaged(self) -> str:
         if self.vote == "counts":
             return "algorithm.vote = 'counts' weighs each site by its own label counts"
@@ -112,7 +115,7 @@ class FedED(Algorithm):
         else:
             z = mean(answered(reply, self._form) for reply in replies).values
         last["z"] = on_simplex(z, self._form)
-        server.train("public", loss=self._loss(last["z"], self.hard_labels))
+        server.train("public", loss=self._loss(server.asked("public"), last["z"], self.hard_labels))
 
     def _ask(self, server: Server, cohort: Cohort, last: TensorState) -> Replies:
         labels = self.upload == "labels"
@@ -150,7 +153,8 @@ class FedED(Algorithm):
         """The site's own model first follows the ensemble's last average (there is none in round 1)."""
         site.recall("model", site.model)
         for last in ensemble:  # the labels are the server's: sites get the sentences alone
-            site.train("public", loss=self._loss(last.values, hard_labels=False), epochs=site.spec.server.epochs)
+            loss = self._loss(site.asked("public"), last.values, hard_labels=False)
+            site.train("public", loss=loss, epochs=site.spec.server.epochs)
         site.train()
         site.keep("model", site.model)
 
@@ -162,10 +166,10 @@ class FedED(Algorithm):
     def _form(self) -> Form:
         return "probabilities" if self.average == "probabilities" else "log_probabilities"
 
-    def _loss(self, z: Tensor, hard_labels: bool) -> Loss:
+    def _loss(self, asked: Asked, z: Tensor, hard_labels: bool) -> Loss:
         student = self.temperature if self.tempered_student else 1.0
         weight = self.weight if hard_labels else 1.0
-        return distillation(soften(z, self.temperature), student, weight)
+        return distillation(asked, soften(z, self.temperature), student, weight)
 
 
 def answers(payload: Predictions | PredictedLabels, form: Form) -> Tensor:
@@ -201,22 +205,27 @@ def on_simplex(z: Tensor, form: Form) -> Tensor:
     return torch.where(total > 0, z / total.clamp(min=1e-12), torch.full_like(z, 1 / z.shape[1]))
 
 
-def distillation(teacher: Tensor, temperature: float = 1.0, weight: float | None = None) -> Loss:
+def distillation(asked: Asked, teacher: Tensor, temperature: float = 1.0, weight: float | None = None) -> Loss:
     """Eq. 6: CE + KL(q || p), or (1 - w) CE + w t^2 KL(q || p) with the student softened by t. KL is a mean over the
     batch, CE one over those of its rows that have a label, and 0 where none has."""
 
     def loss(model: nn.Module, batch: Any) -> Tensor:
-        logits = model(batch)
+        logits, ce = asked.respond(model, batch)
         p = (logits / temperature).log_softmax(dim=1)
-        q = teacher.to(logits.device)[batch.index]
-        kl = temperature**2 * F.kl_div(p, q, reduction="batchmean")
+        q = possible(asked.of(teacher, batch).to(logits.device), logits)
+        kl = temperature**2 * (F.kl_div(p, q, reduction="sum") / len(batch.index))
         if weight == 1:
             return kl
-        labelled = (batch.labels != NO_CLASS).sum().clamp(min=1)
-        ce: Tensor = F.cross_entropy(logits, batch.labels, ignore_index=NO_CLASS, reduction="sum") / labelled
         return ce + kl if weight is None else (1 - weight) * ce + weight * kl
 
     return loss
+
+
+def possible(q: Tensor, logits: Tensor) -> Tensor:
+    """The teacher's answers without classes that are no answer to a question: an average gives these a little, too."""
+    barred = logits == IMPOSSIBLE
+    rest = q.masked_fill(barred, 0)
+    return torch.where(barred.any(dim=1, keepdim=True), rest / rest.sum(dim=1, keepdim=True).clamp(min=1e-12), q)
 
 
 def counted_vote(votes: Iterable[tuple[Tensor, Tensor]]) -> Tensor:

@@ -42,7 +42,7 @@ from grandrounds.federation.training import ServerTraining, Training
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import Lora
 from grandrounds.registry import ALGORITHMS, FORMATS, TASKS, load_modules, not_registered
-from grandrounds.tasks.abilities import OwnLabels, PartlyAnnotated, PrivateParts, SingleLabel, require
+from grandrounds.tasks.abilities import Distillable, OwnLabels, PartlyAnnotated, PrivateParts, require
 from grandrounds.tasks.task import ExtractionTask, Task
 
 Paths = str | list[str]
@@ -410,7 +410,7 @@ class Config(Section):
             raise ConfigError("data.unlabelled adds to the server's labelled set: set data.public to a share or a file")
         task = TASKS.get(str(self.task.get("name")))
         if data.has_unlabelled and task is not None:
-            require("data.unlabelled", SingleLabel, task)
+            require("data.unlabelled", Distillable, task)
 
     def _check_own(self, name: str, site: SiteSection) -> None:
         """What only a site with a model of its own can have."""
@@ -541,7 +541,7 @@ class Config(Section):
         if self.federation.secure:
             self._check_secure(algorithm)
         task = TASKS[self.task["name"]]
-        for ability in algorithm.needs:
+        for ability in algorithm.abilities():
             require(f"'{algorithm.name}'", ability, task)
         if self.data.mask_overlap and not (issubclass(task, ExtractionTask) and task.finds == "mentions"):
             raise ConfigError(

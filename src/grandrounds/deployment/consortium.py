@@ -53,7 +53,7 @@ from grandrounds.runs.results import PRESENCE, Result
 from grandrounds.setup.corpora import Corpora, paths_of, unlabelled_source
 from grandrounds.setup.encoders import find_encoder, resolved
 from grandrounds.setup.examples import examples_by_part
-from grandrounds.setup.server import ServerSetup, find_device, rows_and_digest, set_up, warmed_up
+from grandrounds.setup.server import ServerSetup, asked, find_device, set_up, warmed_up
 from grandrounds.tasks.task import Task
 
 NOBODY_S = "Entity"
@@ -204,7 +204,7 @@ def _make_terms(config: Config, base: Path, folder: Path) -> Terms:
     encoder = find_encoder(name, config.model, base, examples.task, texts, folder)
     spec, public = config.spec(examples.task, encoder, find_device(config.device)), examples.public_set(rows)
     splits = examples.encode(encoder).server_splits(rows, public) if rows else {}
-    made = write_terms(folder, config, warmed_up(config, spec, splits, folder), rows_and_digest(public))
+    made = write_terms(folder, config, warmed_up(config, spec, splits, folder), asked(spec.task, splits.get("public")))
     shutil.rmtree(folder / "vocabulary", ignore_errors=True)
     (folder / "start.safetensors").unlink(missing_ok=True)
     return made
@@ -228,9 +228,9 @@ def server_setup(config: Config, base: Path, terms: Terms) -> ServerSetup:
     corpora = _read_corpora(config, base)
     examples, rows = examples_by_part(terms.task, corpora)
     public = examples.public_set(rows)
-    if rows_and_digest(public) != terms.public:
-        raise ConfigError("the coordinator's public set is not the one that sites were enrolled with; put it back")
     splits = examples.encode(terms.encoder).server_splits(rows, public) if rows else {}
+    if asked(terms.task, splits.get("public")) != terms.public:
+        raise ConfigError("the coordinator's public set is not the one that sites were enrolled with; put it back")
     spec = terms.spec(config.training, find_device(config.device))
     return set_up(spec, splits, public, config.make_algorithm(), corpora.warnings)
 

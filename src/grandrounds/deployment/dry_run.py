@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from grandrounds.deployment.enrolment import Enrolment
@@ -30,7 +31,9 @@ from grandrounds.federation.runner import SiteRunner
 from grandrounds.federation.secure.site import SecureSite
 from grandrounds.federation.secure.store import InMemory
 from grandrounds.setup.examples import Examples
-from grandrounds.setup.server import expected_of, manifest_of
+from grandrounds.setup.server import asked, expected_of, manifest_of
+from grandrounds.tasks.abilities import Distillable
+from grandrounds.tasks.task import Features, Task
 
 FEW = 8
 """Examples to train on: the shape of an upload does not depend on how many."""
@@ -61,12 +64,13 @@ def dry_run(enrolment: Enrolment, holding: Holding, privacy: PrivacyRunner | Non
     config, algorithm = terms.config, terms.config.make_algorithm()
     spec = terms.spec(config.training, site_data.spec.device)
     examples = Examples(terms.task, holding.documents, terms.task.examples(holding.documents)[0])
-    rows = [row % len(examples.all) for row in range(max(terms.public[0], 1))]
+    encoded = examples.encode(spec.encoder)
+    rows = _asking(terms.task, encoded.features, len(examples.all), terms.public[0])
     stand_in = examples.public_set({"public": rows if terms.public[0] else ()})
     digest = "" if stand_in is None else stand_in.digest
-    split = replace(examples.encode(spec.encoder).split(rows), digest=digest)
+    split = replace(encoded.split(rows), digest=digest)
     model = spec.initial_model()
-    expected = expected_of(model, manifest_of(model, algorithm), terms.task, (len(rows), digest), algorithm)
+    expected = expected_of(model, manifest_of(model, algorithm), terms.task, asked(terms.task, split), algorithm)
     few = replace(site_data.splits["train"], rows=site_data.splits["train"].rows[:FEW])
     played = replace(site_data, splits={**site_data.splits, "train": few}, policy=Policy())
     sites = {site_data.registration.site: played}
@@ -122,6 +126,17 @@ def dry_run(enrolment: Enrolment, holding: Holding, privacy: PrivacyRunner | Non
         algorithm.finish(server, cohort := federation.cohort(everyone, 1, read_only=True))
         cohort.finish()
     return listener.seen
+
+
+def _asking(task: Task, features: Features, examples: int, questions: int) -> list[int]:
+    """Examples, some more than once, that ask about as many questions; at least one."""
+    asks = np.ones(examples, dtype=np.int64)
+    if isinstance(task, Distillable):
+        asks = task.questions(features, np.arange(examples))
+    wanted = max(questions, 1)
+    times = -(-wanted // int(asks.sum()))
+    enough = int(np.searchsorted(np.tile(asks, times).cumsum(), wanted)) + 1
+    return [row % examples for row in range(enough)]
 
 
 def tables_of_words(enrolment: Enrolment, uploads: Sequence[Upload]) -> list[str]:

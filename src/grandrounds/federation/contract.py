@@ -114,6 +114,10 @@ class Algorithm:
     weight_by: ClassVar[str] = "examples"
     """What the paper weighs a mean by, unless federation.weight_by says otherwise."""
 
+    def abilities(self) -> Sequence[type]:
+        """What its task needs with these options."""
+        return self.needs
+
     def shared(self, name: str) -> bool:
         """Whether a parameter must agree between sites and may travel."""
         return True

@@ -44,8 +44,8 @@ from grandrounds.federation.training import Training, make_optimizer, step
 from grandrounds.metrics.outcomes import OUTCOMES, Outcomes, Record, to_bytes
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.lora import LORA_A, LORA_B, check_adapted
-from grandrounds.tasks.abilities import Bagged, Calibrated, OwnLabels, Redrawn
-from grandrounds.tasks.batching import PerRow, autocast, infer, predict_outputs, training_batches
+from grandrounds.tasks.abilities import Bagged, Calibrated, Distillable, OwnLabels, Redrawn, Response
+from grandrounds.tasks.batching import PerRow, autocast, infer, predict_outputs, starts_of, training_batches
 from grandrounds.tasks.saved import Trained, save_model
 from grandrounds.tasks.task import Counts, Features, Task
 
@@ -80,6 +80,18 @@ class Split:
     def lengths(self) -> NDArray[np.int64]:
         lengths: NDArray[np.int64] = self.features.lengths[self.rows]
         return lengths
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The questions that a task asks about a split, row by row."""
+
+    respond: Callable[[nn.Module, Any], Response]
+    starts: NDArray[np.int64]
+
+    def of(self, answers: Tensor, batch: Any) -> Tensor:
+        """Those of [questions, classes] that are about the batch's rows."""
+        return PerRow(answers, self.starts).at(batch.index)
 
 
 @dataclass(frozen=True)
@@ -283,16 +295,31 @@ class Learner:
         chosen = self._split(split)
         return predict_outputs(self.spec.task, self.model, chosen.features, chosen.rows, self.spec.device)
 
-    def predict(self, split: str, form: Form = "probabilities") -> Predictions:
-        """The model's answer on every row of the split, to be sent; of a task with one class per example."""
-        log_probabilities = torch.from_numpy(self.outputs(split)).log_softmax(dim=1)
+    def predict(self, split: str, form: Form = "probabilities", model: nn.Module | None = None) -> Predictions:
+        """What this model or another answers to every question about the split, to be sent; of a `Distillable` task."""
+        log_probabilities = self._responses(split, model).log_softmax(dim=1)
         values = log_probabilities.exp() if form == "probabilities" else log_probabilities
         return Predictions(values, form, self.digest(split))
 
     def predict_labels(self, split: str) -> PredictedLabels:
-        """The likeliest class of every row of the split, to be sent."""
-        logits = torch.from_numpy(self.outputs(split))
+        """The likeliest class for every question about the split, to be sent."""
+        logits = self._responses(split)
         return PredictedLabels(logits.argmax(dim=1), logits.shape[1], self.digest(split))
+
+    def _responses(self, split: str, model: nn.Module | None = None) -> Tensor:
+        asked = self.asked(split)
+        net, chosen = self.model if model is None else model, self._split(split)
+
+        def logits(network: nn.Module, batch: Any) -> Tensor:
+            return asked.respond(network, batch).logits
+
+        return infer(logits, net, chosen.features, chosen.rows, self.spec.device, np.diff(asked.starts)).values
+
+    def asked(self, split: str) -> Asked:
+        """The questions about the split; of a `Distillable` task."""
+        task, chosen = self.spec.task, self._split(split)
+        assert isinstance(task, Distillable)  # by the algorithm's needs
+        return Asked(task.respond, starts_of(task.questions(chosen.features, chosen.rows)))
 
     def digest(self, split: str) -> str:
         """Of the public set, by which a site and the server know that they hold the same one."""
@@ -590,6 +617,10 @@ class Site(Learner):
     def outputs(self, split: str) -> NDArray[np.float32]:
         self._keep_train(split)
         return super().outputs(split)
+
+    def asked(self, split: str) -> Asked:
+        self._keep_train(split)
+        return super().asked(split)
 
     def label_counts(self, split: str = TRAIN) -> LabelCounts:
         """Under privacy, of the training data: how many units have each label, with noise; at least one of each."""

@@ -64,8 +64,9 @@ class Expected:
     manifest: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Name and shape of each parameter that may travel."""
     classes: int = 0
+    """Of a question about the public set."""
     public: tuple[int, str] = (0, "")
-    """Rows and digest of the public set."""
+    """Questions about the public set, and its digest."""
     max_bytes: int = 1 << 34
     integers: frozenset[str] = frozenset()
     """Parameters that are counters, not weights."""
@@ -79,6 +80,8 @@ class Expected:
     """Layers with low-rank adapters, and how many numbers each gives and takes: `Adapters`."""
     base: Mapping[str, Tensor] | None = field(default=None, compare=False)
     """The weights that differences are to; None: no differences come."""
+    labels: int = 0
+    """Of which a site may count its examples."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +305,7 @@ class Adapters(Payload):
 @_kind
 @dataclass(frozen=True)
 class Predictions(Payload):
-    """A model's answer on every row of the public set, [rows, classes]."""
+    """A model's answer to every question about the public set, [questions, classes]."""
 
     kind: ClassVar[str] = "predictions"
     fields: ClassVar[frozenset[str]] = frozenset({"public"})
@@ -357,7 +360,7 @@ class Predictions(Payload):
 @_kind
 @dataclass(frozen=True)
 class PredictedLabels(Payload):
-    """A model's class for every row of the public set, [rows], without its confidence."""
+    """A model's class for every question about the public set, [questions], without its confidence."""
 
     kind: ClassVar[str] = "predicted_labels"
     fields: ClassVar[frozenset[str]] = frozenset({"public"})
@@ -407,7 +410,7 @@ class LabelCounts(Payload):
 
     @classmethod
     def unpack(cls, packed: Packed, expected: Expected) -> Self:
-        _check_manifest(packed.tensors, {"n": (expected.classes,)}, frozenset({"n"}))
+        _check_manifest(packed.tensors, {"n": (expected.labels,)}, frozenset({"n"}))
         counts = packed.tensors["n"].long()
         if bool((counts < 0).any()) or not counts.any():
             raise PayloadError("label counts must be whole numbers from zero, not all zero")
@@ -585,7 +588,7 @@ def largest_upload(expected: Expected, examples: int) -> int:
     weights = sum(widest * prod(shape) for shape in shapes)
     indices = sum(widest * expected.manifest[name][0] for name in expected.tables)
     answers = 4 * expected.public[0] * max(expected.classes, 2)
-    return weights + indices + answers + examples * (DIGEST_BYTES + 2) + widest * expected.classes + MOST_LAYOUT
+    return weights + indices + answers + examples * (DIGEST_BYTES + 2) + widest * expected.labels + MOST_LAYOUT
 
 
 def _header(text: str) -> dict[str, Any]:

@@ -73,6 +73,12 @@ def spans_inside(lengths: Tensor, scores: Tensor) -> Tensor:
     return first + torch.arange(scores.shape[2], device=lengths.device) < lengths[:, None, None]
 
 
+def spans_of_words(words: int, longest: int) -> int:
+    """How many spans of up to so many words there are."""
+    longest = min(words, longest)
+    return longest * words - longest * (longest - 1) // 2
+
+
 def _ahead(values: Tensor, lengths: int) -> Tensor:
     """[sentences, words, width, lengths]: for each word its own values, the next word's, ...; 0 past the last."""
     return F.pad(values, (0, 0, 0, lengths - 1)).unfold(1, lengths, 1)

@@ -16,7 +16,7 @@ from grandrounds.federation.learner import Split
 from grandrounds.federation.payloads import PublicSet
 from grandrounds.models.encoder import Encoder
 from grandrounds.setup.corpora import Corpora
-from grandrounds.tasks.abilities import SingleLabel
+from grandrounds.tasks.abilities import Distillable
 from grandrounds.tasks.task import PATIENT, Example, Features, Task, no_example
 
 Rows = Mapping[str, Sequence[int]]
@@ -59,7 +59,7 @@ class Examples:
         hidden = frozenset(rows)
         if not hidden:
             return self
-        assert isinstance(self.task, SingleLabel)  # the config refuses data.unlabelled for other tasks
+        assert isinstance(self.task, Distillable)  # the config refuses data.unlabelled for other tasks
         strip = self.task.without_label
         return replace(self, all=[strip(one) if row in hidden else one for row, one in enumerate(self.all)])
 

@@ -20,6 +20,7 @@ from grandrounds.federation.payloads import Expected, PublicSet
 from grandrounds.federation.rows import table_names
 from grandrounds.federation.state import unfrozen
 from grandrounds.models.lora import LORA_A, LORA_B, adapted_layers
+from grandrounds.tasks.abilities import Distillable
 from grandrounds.tasks.task import Task
 
 
@@ -56,13 +57,17 @@ def set_up(
     """The server with its model and what it may expect; who the sites are comes later."""
     model = spec.initial_model()
     manifest = manifest_of(model, algorithm)
-    expected = expected_of(model, manifest, spec.task, rows_and_digest(public), algorithm)
+    expected = expected_of(model, manifest, spec.task, asked(spec.task, splits.get("public")), algorithm)
     return ServerSetup(spec, model, splits, public, expected, dict(warnings))
 
 
-def rows_and_digest(public: PublicSet | None) -> tuple[int, str]:
-    """By which sites and server know that they mean the same public set."""
-    return (0, "") if public is None else (len(public.examples), public.digest)
+def asked(task: Task, public: Split | None) -> tuple[int, str]:
+    """How many questions the public set asks, and its digest: by these sites and server know that they mean the same
+    one."""
+    if public is None:
+        return 0, ""
+    questions = task.questions(public.features, public.rows).sum() if isinstance(task, Distillable) else len(public)
+    return int(questions), public.digest
 
 
 def manifest_of(model: nn.Module, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
@@ -86,13 +91,14 @@ def expected_of(
     adapted = {name: tuple(layer.base_layer.weight.shape) for name, layer in adapted_layers(model).items()}
     return Expected(
         manifest,
-        len(task.labels),
+        task.classes() if isinstance(task, Distillable) else len(task.labels),
         public,
         integers=counters,
         trained=trained,
         tables=tables,
         tensors=own,
         adapted=adapted,
+        labels=len(task.labels),
     )
 
 

@@ -7,7 +7,7 @@ an ability's docstring is how `require` speaks of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,43 @@ Rows = NDArray[np.int64]
 Outputs = NDArray[np.float32]
 
 
+IMPOSSIBLE = -1e4
+"""The logit of a class that is no answer to a question."""
+
+
+class Response(NamedTuple):
+    """What a model says of a batch in training."""
+
+    logits: Tensor
+    """[questions, classes]: of each row in turn; IMPOSSIBLE where a class is no answer."""
+    loss: Tensor
+    """What the labels of the rows that have one say of it: the cross-entropy, 0 where none has."""
+
+
 @runtime_checkable
-class SingleLabel(Protocol):
-    """A task with one class per example. Its outputs are logits, so predictions can be averaged and distilled."""
+class Distillable(Protocol):
+    """A task whose answers on shared text can be averaged and distilled. Each row of its features asks one or more
+    questions, with one class each."""
 
     def without_label(self, example: Any) -> Example:
-        """The example with the label NO_LABEL, whose class is NO_CLASS."""
+        """The example with nothing but its questions."""
+
+    def classes(self) -> int:
+        """How many a question has at most."""
+
+    def questions(self, features: Any, rows: Rows) -> Rows:
+        """How many each row asks, whatever its labels."""
+
+    def respond(self, model: nn.Module, batch: Any) -> Response:
+        """One forward pass."""
+
+
+@runtime_checkable
+class SingleLabel(Distillable, Protocol):
+    """A task with one class per example."""
+
+    def class_of(self, example: Any) -> int:
+        """NO_CLASS where it has no label."""
 
 
 @runtime_checkable

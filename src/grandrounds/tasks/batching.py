@@ -61,9 +61,11 @@ def infer(
     features: Features,
     rows: NDArray[np.int64],
     device: torch.device,
+    counts: NDArray[np.int64] | None = None,
 ) -> PerRow:
-    """Apply `give` to the rows with the model, without dropout, in batches of about equal length."""
-    starts = np.concatenate([[0], features.answers[rows].cumsum()]).astype(np.int64)
+    """Apply `give` to the rows with the model, without dropout, in batches of about equal length; `counts` says how
+    many results each row has, by default one for each of its answers."""
+    starts = starts_of(features.answers[rows] if counts is None else counts)
     values = torch.zeros(0)
     model.eval()
     with torch.inference_mode(), autocast(device):
@@ -91,6 +93,11 @@ def predict_probabilities(
     outputs = predict_outputs(task, model, features, rows, device)
     probabilities: NDArray[np.float32] = task.probabilities(torch.from_numpy(outputs)).numpy()
     return probabilities
+
+
+def starts_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the results of each row begin, and where those of the last end."""
+    return np.concatenate([[0], counts.cumsum()]).astype(np.int64)
 
 
 def places_of(starts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:

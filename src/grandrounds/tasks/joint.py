@@ -17,6 +17,7 @@ from math import prod
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
@@ -31,12 +32,22 @@ from grandrounds.metrics.spans import span_counts, span_score
 from grandrounds.models.crf import words_inside
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.joint import JointModel
-from grandrounds.tasks.abilities import OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
+from grandrounds.models.spans import spans_inside, spans_of_words
+from grandrounds.tasks.abilities import (
+    IMPOSSIBLE,
+    Distillable,
+    OwnLabels,
+    PartlyAnnotated,
+    PrivateParts,
+    Response,
+    SplitsText,
+)
 from grandrounds.tasks.joint_decoding import Constraints, from_rows
 from grandrounds.tasks.joint_examples import (
     JointExample,
     Stated,
     Triple,
+    marked_of_question,
     pairs_of,
     stated_in,
     triples_of,
@@ -107,7 +118,7 @@ class JointReading(Reading):
     model: JointModel
 
 
-class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText):
+class Joint(ExtractionTask, Distillable, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText):
     name: ClassVar[str] = "joint"
     unit: ClassVar[str] = "document"
     finds: ClassVar[str] = "mentions and relations"
@@ -278,11 +289,26 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
         return example.text
 
     def question(self, example: JointExample) -> dict[str, Any]:
-        return {"text": example.text, "words": example.words}
+        return {"text": example.text, "words": example.words, "mentions": example.marked}
 
     def from_question(self, question: Mapping[str, Any]) -> JointExample:
         text, words = text_of_question(question, self.name)
-        return JointExample(0, 0, NONE, text, 0, words, (), before=0, facts=(), entities=False, relations=False)
+        marked = marked_of_question(question, len(words))
+        return JointExample(
+            0, 0, NONE, text, 0, words, (), before=0, facts=(), entities=False, relations=False, marked=marked
+        )
+
+    def without_label(self, example: JointExample) -> JointExample:
+        return replace(example, label=NONE, gold=(), facts=(), entities=False, relations=False)
+
+    def classes(self) -> int:
+        return max(len(self.types), len(self.relations)) + 1
+
+    def questions(self, features: JointFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A window asks about each span that a mention may have, then about each pair of marked ones."""
+        words = [len(features.examples[row].words) for row in rows.tolist()]
+        spans = np.array([spans_of_words(number, self.options.span_words) for number in words], dtype=np.int64)
+        return spans + np.array([len(features.asked[row]) for row in rows.tolist()], dtype=np.int64)
 
     def label_counts(self, features: JointFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Mentions and relations of each type; for None, windows without any."""
@@ -303,7 +329,13 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
             _numbers([(*pair, relations[0]) for pair, relations in self._related(example).items()], 3)
             for example in examples
         ]
-        return JointFeatures(pieces, examples, mentions, facts)
+        return JointFeatures(pieces, examples, mentions, facts, [self._asked(example) for example in examples])
+
+    def _asked(self, example: JointExample) -> NDArray[np.int64]:
+        """Pairs of marked spans that mentions of some types may be related in."""
+        marked = _numbers(example.marked, 2)
+        any_type = np.ones((len(marked), len(self.types) + 1), dtype=bool)
+        return marked[self.constraints.pairs(marked, any_type)].reshape(-1, 4)
 
     def _related(self, example: JointExample) -> dict[tuple[int, int], list[int]]:
         """The relations of each pair, head and tail as places in the window's mentions."""
@@ -346,6 +378,16 @@ class Joint(ExtractionTask, OwnLabels, PartlyAnnotated, PrivateParts, SplitsText
             entropy = F.cross_entropy(read.logits.float(), read.labels, reduction="sum")
             loss = loss + entropy / batch.relations.sum()
         return loss
+
+    def respond(self, model: nn.Module, batch: JointRows) -> Response:
+        read = self.read(model, batch)
+        inside = spans_inside(batch.lengths, read.spans)
+        spans, classifier = read.spans[inside], read.model.relations
+        pairs = classifier(classifier.represent(read.states, batch.asked))
+        every = [F.pad(some, (0, self.classes() - some.shape[1]), value=IMPOSSIBLE) for some in (spans, pairs)]
+        window = torch.cat([inside.nonzero()[:, 0], batch.asked[:, 0]])
+        order = window.argsort(stable=True)  # the spans of a window, then its pairs
+        return Response(torch.cat(every)[order].float(), self.grade(read, batch))
 
     def outputs(self, model: nn.Module, batch: JointRows) -> Tensor:
         """[words, 12]: what is found in each window, as joint_decoding.py writes it."""

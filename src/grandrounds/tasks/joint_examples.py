@@ -7,12 +7,14 @@ those of its mentions that lie within it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from grandrounds.data.documents import Document, Mention, Relation, Span
+from grandrounds.errors import DataError
 from grandrounds.metrics.spans import Span as WordSpan
+from grandrounds.tasks.joint_decoding import MOST
 from grandrounds.tasks.ner import SentenceExample
 from grandrounds.tasks.ner_words import WordSentence
 from grandrounds.tasks.task import NONE
@@ -43,6 +45,9 @@ class JointExample(SentenceExample):
     """Whether all mentions are annotated. If not, those that are given are taken as given."""
     relations: bool
     """Whether all relations between the mentions are annotated."""
+    marked: tuple[tuple[int, int], ...]
+    """Where its mentions are, in order and without their types: sites are asked how those of the public text are
+    related, as sentence_re asks them."""
 
     @property
     def within(self) -> list[WordSpan]:
@@ -100,7 +105,21 @@ def window_example(
         facts=tuple(facts),
         entities="entities" in parts,
         relations="relations" in parts,
+        marked=tuple(sorted({(first, past) for first, past, _ in window.gold if past <= len(window.words)}))[:MOST],
     )
+
+
+def marked_of_question(question: Mapping[str, Any], words: int) -> tuple[tuple[int, int], ...]:
+    """Where an example of the public set has its mentions."""
+    try:
+        marked = tuple((int(first), int(past)) for first, past in question["mentions"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError("an example of the public set is not one of joint; has the server another task?") from error
+    if len(marked) > MOST or list(marked) != sorted(set(marked)):
+        raise DataError(f"an example of the public set has at most {MOST} mentions, in order, each once")
+    if not all(0 <= first < past <= words for first, past in marked):
+        raise DataError("an example of the public set has mentions outside of its words")
+    return marked
 
 
 def pairs_of(windows: Sequence[WordSentence], one: Stated) -> Iterator[tuple[WordSpan, WordSpan]]:

@@ -24,6 +24,8 @@ class JointRows(PieceRows):
     """[rows]: whether their mentions are annotated."""
     relations: Tensor
     """[rows]: whether their relations are."""
+    asked: Tensor
+    """[pairs, 5]: marked spans whose relation is asked about, as PairClassifier reads them."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class JointFeatures:
     """Of each window, [mentions, 3]: words and type."""
     facts: Sequence[NDArray[np.int64]]
     """Of each window, [facts, 3]: head, tail and relation."""
+    asked: Sequence[NDArray[np.int64]]
+    """Of each window, [pairs, 4]: the words of head and tail."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -53,6 +57,7 @@ class JointFeatures:
             facts=_numbered([self.facts[row] for row in index.tolist()]),
             entities=torch.tensor([example.entities for example in examples]),
             relations=torch.tensor([example.relations for example in examples]),
+            asked=_numbered([self.asked[row] for row in index.tolist()]),
         )
 
 

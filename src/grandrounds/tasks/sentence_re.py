@@ -25,7 +25,7 @@ from grandrounds.metrics.relation_f1 import macro_f1, relation_counts, relation_
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair, SentenceOnly
 from grandrounds.models.ranking_cnn import RankingCNN, ranking_loss
-from grandrounds.tasks.abilities import PrivateParts, SingleLabel
+from grandrounds.tasks.abilities import PrivateParts, Response, SingleLabel
 from grandrounds.tasks.task import (
     NO_CLASS,
     NO_LABEL,
@@ -199,6 +199,9 @@ class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
     def without_label(self, example: PairExample) -> PairExample:
         return replace(example, label=NO_LABEL)
 
+    def class_of(self, example: PairExample) -> int:
+        return NO_CLASS if example.label == NO_LABEL else self._ids[example.label]
+
     def pair_types(self) -> frozenset[tuple[str, str]]:
         return self.pairs
 
@@ -240,8 +243,7 @@ class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
             )
             for parts in segments
         ]
-        labels = [NO_CLASS if example.label == NO_LABEL else self._ids[example.label] for example in examples]
-        return PairFeatures.of(rows, labels, tokenizer.pad_token_id)
+        return PairFeatures.of(rows, list(map(self.class_of, examples)), tokenizer.pad_token_id)
 
     def fitting(
         self, examples: Sequence[PairExample], encoder: Encoder
@@ -282,6 +284,18 @@ class SentenceRE(ExtractionTask, SingleLabel, PrivateParts):
     def outputs(self, model: nn.Module, batch: PairRows) -> Tensor:
         logits: Tensor = model(batch)
         return logits
+
+    def classes(self) -> int:
+        return len(self._labels)
+
+    def questions(self, features: PairFeatures, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.ones_like(rows)
+
+    def respond(self, model: nn.Module, batch: PairRows) -> Response:
+        logits: Tensor = model(batch)
+        labelled = (batch.labels != NO_CLASS).sum().clamp(min=1)
+        entropy = F.cross_entropy(logits, batch.labels, ignore_index=NO_CLASS, reduction="sum")
+        return Response(logits, entropy / labelled)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         return outputs.softmax(dim=1)
