@@ -58,7 +58,7 @@ def wire(megabytes: int, repeats: int = 20) -> dict[str, Any]:
         issue_certificate(root, ["127.0.0.1"])
         keys = {public_bytes(make_key(root / f"{name}.key", root / f"{name}.pub")): name for name in NAMES}
         tls = root / "ca.crt", root / "server.crt", root / "server.key"
-        link = SuperLink(root, "127.0.0.1", port, tls, list(keys))
+        link = SuperLink(root, "127.0.0.1", port, tls, {name: key for key, name in keys.items()})
         grid = link.open_run()
         grid.largest = 1 << 34
         processes = [subprocesses.start(site, f"127.0.0.1:{port}", folder, name, daemon=True) for name in NAMES]
