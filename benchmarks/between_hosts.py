@@ -60,7 +60,7 @@ def wire(megabytes: int, repeats: int = 20) -> dict[str, Any]:
         tls = root / "ca.crt", root / "server.crt", root / "server.key"
         link = SuperLink(root, "127.0.0.1", port, tls, {name: key for key, name in keys.items()})
         grid = link.open_run()
-        grid.largest = 1 << 34
+        link.limit(grid, megabytes << 20)
         processes = [subprocesses.start(site, f"127.0.0.1:{port}", folder, name, daemon=True) for name in NAMES]
         try:
             over = OverGrid(grid, Roster(grid, keys), root / "spool")
