@@ -3,8 +3,8 @@ memory, and with 10 of 100. Messages are really encoded, decoded, checked and lo
 
     python -m benchmarks.many_hosts [--out FILE]
 
-Each case is a process of its own, which holds the coordinator and all sites. What the sites hold was measured apart: the
-memory before the run begins.
+Each case is a process of its own, which holds the coordinator and all sites. What the sites hold is the memory before
+the run begins.
 """
 
 from __future__ import annotations
