@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from experiments.ledger import CLAIMS, CONFIRMED, REFUTED
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from grandrounds.reports.tables import ComparisonRow, words
@@ -26,7 +29,7 @@ class Renderer:
         self.results = results
         self.load = cache(self._load)
         self._env = Environment(loader=FileSystemLoader(results), undefined=StrictUndefined, autoescape=False)
-        self._env.globals.update(load=self.load, one=one, where=where, zip=zip)
+        self._env.globals.update(load=self.load, one=one, where=where, zip=zip, claims=self.claims)
         self._env.filters.update(fixed=fixed, series=series, spread=spread, mean=fmean, thousands=thousands)
 
     def table(self, name: str) -> str:
@@ -45,6 +48,12 @@ class Renderer:
         content = self.load(file)
         rows = [ComparisonRow(**row) for row in content["rows"]]
         return f"{compare_table(rows)}\n\n{made_by(content)}"
+
+    def claims(self, paper: str = "") -> Mapping[str, int]:
+        """How many claims the ledger has, of one paper or of all, and how many are decided."""
+        given = tomllib.loads((self.results / Path(CLAIMS).name).read_text(encoding="utf-8"))["claim"]
+        verdicts = Counter(claim["verdict"] for claim in given if paper in ("", claim["paper"]))
+        return {"all": verdicts.total(), CONFIRMED: verdicts[CONFIRMED], REFUTED: verdicts[REFUTED]}
 
     def _load(self, file: str) -> Any:
         try:
