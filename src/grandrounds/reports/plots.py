@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from grandrounds.data.partition import SiteRow
 from grandrounds.data.structural_entropy import Spread
 from grandrounds.metrics.score import ClassScore
+from grandrounds.reports.colours import distinct
 from grandrounds.reports.markup import Html, join
 from grandrounds.reports.svg import OTHER, SERIES, name_rows, svg
 from grandrounds.reports.wording import byte_size, count, listed, short
@@ -266,5 +267,5 @@ def _label_table(sites: Sequence[SiteRow]) -> tuple[dict[str, str], Table]:
         table[row, :-1] = [site.labels.get(label, 0) for label in common]
         table[row, -1] = sum(site.labels.values()) - table[row, :-1].sum()
     rest = len(totals) - len(common)
-    colours = dict(zip(common, SERIES, strict=False))
+    colours = {label: SERIES[hue] for label, hue in zip(common, distinct(common), strict=True)}
     return (colours | {f"{rest} other labels": OTHER}, table) if rest else (colours, table[:, :-1])
