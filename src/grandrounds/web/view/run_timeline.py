@@ -40,9 +40,13 @@ def _bars(view: FollowedRun, number: int, going: bool) -> Html:
         said = _took(view, name, spans[-1], going)
         rows.append([name, bar([_part(span, tally.began, whole, end) for span in spans], f"{name}: {said}"), said])
     told = f"Round {count(number)}" + (" is under way" if going else "")
-    why = join(["Since " if going else "From ", when(tally.began), f": {duration(whole)}."])
-    bars = tag("div", table(["site", "", ""], rows, 3), class_="bars")
-    return section(told, tag("p", why), bars, more(len(names), MOST_BARS))
+    began = [
+        "It began at ",
+        when(tally.began),
+        f", {duration(whole)} ago." if going else f" and took {duration(whole)}.",
+    ]
+    bars = tag("div", table(["site", "from start to end of the round", "last answer"], rows, 3), class_="bars")
+    return section(told, tag("p", join(began)), bars, more(len(names), MOST_BARS))
 
 
 def _closed(span: Span, name: str, view: FollowedRun) -> Span:
@@ -90,7 +94,7 @@ def travel(view: FollowedRun) -> Html:
         "What travels",
         tag("p", "What each site has sent, by kind, since the run began."),
         key(named_kinds(up, chosen)),
-        tag("div", table(["site", "", "sent", "received"], rows, 2), class_="bars"),
+        tag("div", table(["site", "by kind", "sent by it", "sent to it"], rows, 2), class_="bars"),
         more(len(names), MOST_BARS),
         tag("p", f"Sent to sites: {listed(down)}.", class_="soft") if down else "",
     )
