@@ -305,6 +305,19 @@ def test_ten_thousand_sites_give_a_page_of_modest_size(tmp_path: Path) -> None:
     assert "The sites in numbers: the 100 largest" in page
 
 
+def test_a_site_that_tells_no_labels_has_a_bar_of_its_own_colour(tmp_path: Path) -> None:
+    drawn = plots.holdings([SiteRow("a", 2, 7, {"x": 4, "y": 3}), SiteRow("b", 2, 9, {})])
+    assert ">labels not told</text>" in drawn
+    assert ">\u00a09</text>" in drawn
+
+
+def test_a_federations_run_is_named_after_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "consortium").mkdir()
+    (tmp_path / "consortium" / "founded.toml").write_text("")
+    run = write_run(tmp_path / "consortium" / "run")
+    assert "consortium · seed 1" in words(write_report([run], tmp_path / "r.html").read_text("utf-8"))
+
+
 def test_sites_without_labels_are_drawn_by_their_examples() -> None:
     assert ">\u00a07</text>" in plots.holdings([SiteRow("a", 2, 7, {})])
     assert plots.holdings([SiteRow(f"s{i}", 2, 7, {}) for i in range(40)]).count("<svg") == 1

@@ -14,6 +14,7 @@ from grandrounds.errors import GrandRoundsError, foreign
 from grandrounds.reports import kinds
 from grandrounds.reports.audit_log import AuditLog, Line
 from grandrounds.reports.markup import Html, join, page, table, tag
+from grandrounds.reports.runs import run_name
 from grandrounds.reports.wording import byte_size, count, plural
 
 MOST_PAYLOADS, MOST_EVENTS, MOST_ROUNDS = 5000, 2000, 1000
@@ -48,8 +49,7 @@ def write_audit_page(
     if checked.good and isinstance(noted, GrandRoundsError):
         checked = Checked(False, f"Not verified: {noted}.")
     owner = _owner(path.parent.parent)
-    folder = path.resolve().parent
-    run = folder.parent.name if folder.name == "run" else folder.name  # a federation's run is in its folder
+    run = run_name(path.parent)
     whose = f"site {owner}" if owner else f"{run}, site {site}" if site else run
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(audit_page(path, whose, checked, lines, own=bool(owner)), encoding="utf-8")
@@ -80,7 +80,7 @@ def audit_page(log: Path, whose: str, checked: Checked, lines: Sequence[Line], o
                 _figures(travelled, lines, own),
                 _policies(lines, own),
                 _by_round(travelled, own),
-                _refusals(lines),
+                _refusals(lines, own),
                 _payloads(travelled, own),
                 _events(lines, own),
                 _footer(log, lines),
@@ -222,17 +222,20 @@ def _way(direction: str, own: bool, sites: str = "sites") -> str:
     return names[direction]
 
 
-def _refusals(lines: Sequence[Line]) -> Html:
+def _refusals(lines: Sequence[Line], own: bool) -> Html:
     reasons = Counter(
         (line.site, line.event) for line in lines if line.event and not line.travelled and stopped(line.event)
     )
     if not reasons:
         return join([tag("h2", "What was refused or rejected"), tag("p", "Nothing.")])
-    rows = [[site or "–", why, count(times)] for (site, why), times in reasons.most_common(MOST_ROUNDS)]
+    rows = [
+        [*([] if own else [site or "–"]), why, count(times)] for (site, why), times in reasons.most_common(MOST_ROUNDS)
+    ]
+    head = [*([] if own else ["site"]), "why", "times"]
     return join(
         [
             tag("h2", "What was refused or rejected"),
-            table(["site", "why", "times"], rows, 2),
+            table(head, rows, len(head) - 1),
             _more(len(reasons), MOST_ROUNDS),
         ]
     )

@@ -265,6 +265,8 @@ def config(run: Run) -> Html:
 
 def _reading(sites: Sequence[SiteRow]) -> str:
     none = f" {NONE} counts examples in which there is nothing to find." if any(NONE in s.labels for s in sites) else ""
+    if not all(site.labels for site in sites):
+        none += " Between hosts a site tells how many examples of each label it has if its policy allows label_counts."
     if len(sites) <= plots.MOST_BARS:
         return f"Each bar is a site, each colour a label.{none}"
     return (
@@ -306,7 +308,9 @@ def _scores(test: Score) -> Html:
     total = ["all", score(test.precision), score(test.recall), score(test.f1), count(test.support_of_all)]
     further = {"accuracy": test.accuracy} | test.further()
     reported = ", ".join(
-        f"{name.replace('_', ' ')} {score(value)}" for name, value in further.items() if value is not None
+        f"{name.replace('_', ' ').replace('f1', 'F1')} {score(value)}"
+        for name, value in further.items()
+        if value is not None
     )
     return join(
         [
