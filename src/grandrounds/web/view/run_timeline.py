@@ -45,7 +45,8 @@ def _bars(view: FollowedRun, number: int, going: bool) -> Html:
         when(tally.began),
         f", {duration(whole)} ago." if going else f" and took {duration(whole)}.",
     ]
-    bars = tag("div", table(["site", "from start to end of the round", "last answer"], rows, 3), class_="bars")
+    head = ["site", "from its start to now" if going else "from its start to its end", "last answer"]
+    bars = tag("div", table(head, rows, 3), class_="bars")
     return section(told, tag("p", join(began)), bars, more(len(names), MOST_BARS))
 
 
@@ -65,10 +66,14 @@ def _part(span: Span, began: float, whole: float, end: float) -> Part:
 
 def _took(view: FollowedRun, name: str, span: Span, going: bool) -> str:
     if span.ended is not None:
-        return reason(span.why) if span.why else duration(span.ended - span.asked)
+        return reason(span.why) if span.why else _whole(span.ended - span.asked)
     seen = view.presence.sites.get(name) if view.presence else None
     away = seen is not None and not seen.online
-    return f"{'away' if away else 'working'}, {duration(since(span.asked))}" if going else "no answer"
+    return f"{'away' if away else 'working'}, {_whole(since(span.asked))}" if going else "no answer"
+
+
+def _whole(seconds: float) -> str:
+    return duration(seconds).replace(" ", "\u00a0")  # a number stays with its unit
 
 
 def travel(view: FollowedRun) -> Html:
