@@ -35,6 +35,23 @@ R1\tTrIP Arg1:T3 Arg2:T4
 R2\tTeRP Arg1:T1 Arg2:T2
 """
 MARK = "#text mark"
+CONTRAST = """kind => {
+    const mark = document.querySelector("#text mark");
+    mark.className = kind;
+    const paint = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const colour = (...layers) => {
+        for (const layer of layers) { paint.fillStyle = layer; paint.fillRect(0, 0, 1, 1); }
+        return [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    };
+    const light = rgb => {
+        const [r, g, b] = rgb.map(c => c / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+    };
+    const paper = getComputedStyle(document.body).backgroundColor, behind = getComputedStyle(mark).backgroundColor;
+    const letters = light(colour(paper, getComputedStyle(mark.querySelector(".tag")).color));
+    const ground = light(colour(paper, behind));
+    return Math.max(letters, ground) / Math.min(letters, ground);
+}"""
 
 
 @pytest.fixture(scope="session")
@@ -241,6 +258,16 @@ def test_it_fits_any_screen_in_light_and_dark(place: str, opened: Any, look: Any
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") is not dark
     look(page, f"serve-{width}-{'dark' if dark else 'light'}")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("kind", ["", "head"])
+def test_letters_stand_out_from_every_colour(place: str, opened: Any, dark: bool, kind: str) -> None:
+    """WCAG 2.1, 1.4.3: 4.5 to 1."""
+    page = opened(place, dark=dark)
+    read(page)
+    for hue in range(7):
+        assert page.evaluate(CONTRAST, f"t{hue} {kind}") >= 4.5, f"t{hue}"
 
 
 def test_it_prints_what_was_found_without_its_controls(place: str, opened: Any, look: Any) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from grandrounds.data.documents import Document, Mention
-from grandrounds.reports.colours import colour
+from grandrounds.data.partition import SiteRow
+from grandrounds.reports import plots
+from grandrounds.reports.colours import HUES, colour, distinct
 from grandrounds.reports.extraction import highlighted
 
 
@@ -26,3 +30,18 @@ def test_the_colour_does_not_depend_on_what_else_is_on_the_page() -> None:
     alone = highlighted(Document("d", "a b", mentions=mentions[1:]))
     assert 'class="m1 t1 l0"' in both
     assert 'class="m0 t1 l0"' in alone
+
+
+def test_a_chart_has_the_colours_of_the_pages_and_none_twice() -> None:
+    assert distinct(["test", "problem", "treatment"]) == [2, 1, 0]
+    assert distinct(["Weather", "drug", "treatment"])[1:] == [
+        0,
+        next(h for h in range(1, HUES) if h != _hue("Weather")),
+    ]
+    assert sorted(distinct([f"type {i}" for i in range(HUES)])) == list(range(HUES))
+    drawn = plots.holdings([SiteRow("mercy", 1, 9, {"problem": 5, "treatment": 4})])
+    assert re.findall(r"fill: var\(--(s\d)", drawn)[:2] == ["s1", "s0"]
+
+
+def _hue(name: str) -> int:
+    return int(colour(name)[1])

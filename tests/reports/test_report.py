@@ -177,7 +177,7 @@ def test_sites_that_learned_alone_show_their_spread(tmp_path: Path) -> None:
     alone = {"f1_std": 0.05, "learners": {f"s{i}": {"f1": i / 10} for i in (5, 6, 9)}}
     run = write_run(tmp_path / "a", algorithm="local_only", test=score(0.66) | alone, bytes_up=0)
     reported = words(write_report([run], tmp_path / "r.html").read_text("utf-8"))
-    assert "Here 3 sites learned alone. F1 lies between 0.500 and 0.900, median 0.600" in reported
+    assert "Each of 3 sites has a model of its own. F1 lies between 0.500 and 0.900, median 0.600" in reported
     assert "own models reach F1 0.660" in reported
 
 
@@ -217,8 +217,8 @@ def test_several_runs_of_ranked_answers_share_a_picture_of_their_curves(tmp_path
     assert "Precision by recall" in reported
     assert "Without a curve, since each site has a model of its own: local_only." in reported
     assert (
-        "Here 3 sites learned alone. AUC lies between 0.100 and 0.300, median 0.200, standard deviation 0.100"
-        in reported
+        "Each of 3 sites has a model of its own. AUC lies between 0.100 and 0.300, median 0.200, standard deviation "
+        "0.100" in reported
     )
 
 
@@ -303,6 +303,19 @@ def test_ten_thousand_sites_give_a_page_of_modest_size(tmp_path: Path) -> None:
     assert "14 other labels" in page
     assert "10\u202f000 sites, from the largest to the smallest" in page
     assert "The sites in numbers: the 100 largest" in page
+
+
+def test_a_site_that_tells_no_labels_has_a_bar_of_its_own_colour(tmp_path: Path) -> None:
+    drawn = plots.holdings([SiteRow("a", 2, 7, {"x": 4, "y": 3}), SiteRow("b", 2, 9, {})])
+    assert ">labels not told</text>" in drawn
+    assert ">\u00a09</text>" in drawn
+
+
+def test_a_federations_run_is_named_after_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "consortium").mkdir()
+    (tmp_path / "consortium" / "founded.toml").write_text("")
+    run = write_run(tmp_path / "consortium" / "run")
+    assert "consortium · seed 1" in words(write_report([run], tmp_path / "r.html").read_text("utf-8"))
 
 
 def test_sites_without_labels_are_drawn_by_their_examples() -> None:

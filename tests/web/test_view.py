@@ -151,7 +151,15 @@ def test_a_stopped_run_says_how_to_go_on(run: Path) -> None:
     page = page_of(run)
     assert "--resume goes on after round 5" in words(page)
     assert "A ring marks round 4" in words(page)
-    assert page.count('class="ring s0"') == 1
+    assert page.count('class="ring s1"') == 1
+
+
+def test_who_was_heard_of_and_sent_nothing_did_not_take_part(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", finished=False, number=2)
+    add(run, payload("down", "north"), {"event": "refused: no", "site": "north", "round": 1}, payload("up", "south"))
+    page = said(run)
+    assert "north sent nothing" in page
+    assert "south took part" in page
 
 
 def test_a_finished_run_is_checked_against_the_head_in_its_result(tmp_path: Path) -> None:

@@ -90,8 +90,9 @@ def show(
     if as_json:
         show_json([row._asdict() for row in rows])
         return
-    first, last = (f"{datetime.fromtimestamp(time):%d %B %Y, %H:%M}" for time in (times or [0.0]) * (3 - len(times)))
-    table = Table(title=f"{log}: {first} to {last}")
+    first, last = (datetime.fromtimestamp(time) for time in (times or [0.0]) * (3 - len(times)))
+    until = f"{last:%H:%M}" if last.date() == first.date() else f"{last:%d %B %Y, %H:%M}"
+    table = Table(title=f"{log}\n{first:%d %B %Y, %H:%M} to {until}")
     for name in ("round", "direction", "kind", "payloads", "size"):
         table.add_column(name, justify="left" if name in ("direction", "kind") else "right")
     for row in rows:

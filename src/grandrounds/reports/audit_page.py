@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from grandrounds.errors import GrandRoundsError, foreign
 from grandrounds.reports import kinds
 from grandrounds.reports.audit_log import AuditLog, Line
 from grandrounds.reports.markup import Html, join, page, table, tag
+from grandrounds.reports.runs import run_name
 from grandrounds.reports.wording import byte_size, count, plural
 
 MOST_PAYLOADS, MOST_EVENTS, MOST_ROUNDS = 5000, 2000, 1000
@@ -21,6 +22,10 @@ MOST_PAYLOADS, MOST_EVENTS, MOST_ROUNDS = 5000, 2000, 1000
 ORDINARY = ("asked", "registered", "secure sum")
 """Events of every round, which are counted and not listed."""
 POLICY = "policy"
+CHAIN = (
+    "Each line holds a digest of the line before it, so a line that was edited, deleted or moved breaks the chain. The "
+    "head is the digest of the last line: where it was noted elsewhere, too, lines cut from the end would show."
+)
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,7 @@ def write_audit_page(
     if checked.good and isinstance(noted, GrandRoundsError):
         checked = Checked(False, f"Not verified: {noted}.")
     owner = _owner(path.parent.parent)
-    folder = path.resolve().parent
-    run = folder.parent.name if folder.name == "run" else folder.name  # a federation's run is in its folder
+    run = run_name(path.parent)
     whose = f"site {owner}" if owner else f"{run}, site {site}" if site else run
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(audit_page(path, whose, checked, lines, own=bool(owner)), encoding="utf-8")
@@ -72,10 +76,11 @@ def audit_page(log: Path, whose: str, checked: Checked, lines: Sequence[Line], o
                 tag("h1", title),
                 tag("p", f"{_period(lines)} Made on {moment(datetime.now().timestamp())}.", class_="sub"),
                 tag("p", checked.sentence, class_="notice good" if checked.good else "notice bad", role="status"),
+                tag("p", CHAIN, class_="soft"),
                 _figures(travelled, lines, own),
                 _policies(lines, own),
                 _by_round(travelled, own),
-                _refusals(lines),
+                _refusals(lines, own),
                 _payloads(travelled, own),
                 _events(lines, own),
                 _footer(log, lines),
@@ -138,13 +143,20 @@ def _figures(travelled: Sequence[Line], lines: Sequence[Line], own: bool) -> Htm
             tag(
                 "div",
                 tag("dt", what),
-                tag("dd", value, class_="value"),
+                tag("dd", *_parted(value), class_="value"),
                 tag("dd", more, class_="against") if more else "",
             )
             for what, value, more in cells
         ),
         class_="figures",
     )
+
+
+def _parted(figure: str) -> Iterator[str]:
+    number, _, unit = figure.partition(" ")
+    yield number
+    if unit:
+        yield tag("span", unit, class_="unit")
 
 
 def _size(lines: Sequence[Line]) -> str:
@@ -193,7 +205,11 @@ def _by_round(travelled: Sequence[Line], own: bool) -> Html:
     ]
     more = _more(len(rows), MOST_ROUNDS)
     return join(
-        [tag("h2", "By round and kind"), table(["round", "", "what", "payloads", "size"], rows[:MOST_ROUNDS], 3), more]
+        [
+            tag("h2", "By round and kind"),
+            table(["round", "direction", "what", "payloads", "size"], rows[:MOST_ROUNDS], 3),
+            more,
+        ]
     )
 
 
@@ -201,22 +217,25 @@ def _round(number: int) -> str:
     return count(number) if number else "before round 1"
 
 
-def _way(direction: str, own: bool) -> str:
-    names = {"up": "left", "down": "came"} if own else {"up": "from sites", "down": "to sites"}
+def _way(direction: str, own: bool, sites: str = "sites") -> str:
+    names = {"up": "left", "down": "came"} if own else {"up": f"from {sites}", "down": f"to {sites}"}
     return names[direction]
 
 
-def _refusals(lines: Sequence[Line]) -> Html:
+def _refusals(lines: Sequence[Line], own: bool) -> Html:
     reasons = Counter(
         (line.site, line.event) for line in lines if line.event and not line.travelled and stopped(line.event)
     )
     if not reasons:
         return join([tag("h2", "What was refused or rejected"), tag("p", "Nothing.")])
-    rows = [[site or "–", why, count(times)] for (site, why), times in reasons.most_common(MOST_ROUNDS)]
+    rows = [
+        [*([] if own else [site or "–"]), why, count(times)] for (site, why), times in reasons.most_common(MOST_ROUNDS)
+    ]
+    head = [*([] if own else ["site"]), "why", "times"]
     return join(
         [
             tag("h2", "What was refused or rejected"),
-            table(["site", "why", "times"], rows, 2),
+            table(head, rows, len(head) - 1),
             _more(len(reasons), MOST_ROUNDS),
         ]
     )
@@ -234,7 +253,7 @@ def _payloads(travelled: Sequence[Line], own: bool) -> Html:
             moment(line.time),
             _round(line.round or 0),
             *([] if own else [line.site]),
-            _way(line.direction, own),
+            _way(line.direction, own, "site"),
             line.kind,
             tag("code", line.digest),
             f"{count(line.bytes)} B",
@@ -243,8 +262,9 @@ def _payloads(travelled: Sequence[Line], own: bool) -> Html:
     ]
     if not rows:
         return Html("")
-    head = ["when", "round", *([] if own else ["site"]), "", "kind", "SHA-256 of its content", "bytes"]
-    return join([tag("h2", "Each payload"), table(head, rows, len(head) - 1), _more(len(travelled), MOST_PAYLOADS)])
+    head = ["when", "round", *([] if own else ["site"]), "direction", "kind", "SHA-256 of its content", "bytes"]
+    payloads = tag("div", table(head, rows, len(head) - 1), class_="payloads")
+    return join([tag("h2", "Each payload"), payloads, _more(len(travelled), MOST_PAYLOADS)])
 
 
 def _events(lines: Sequence[Line], own: bool) -> Html:

@@ -16,8 +16,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from grandrounds.data.partition import SiteRow
 from grandrounds.data.structural_entropy import Spread
 from grandrounds.metrics.score import ClassScore
+from grandrounds.reports.colours import distinct
 from grandrounds.reports.markup import Html, join
-from grandrounds.reports.svg import OTHER, SERIES, name_rows, svg
+from grandrounds.reports.svg import OTHER, RULE, SERIES, name_rows, svg
 from grandrounds.reports.wording import byte_size, count, listed, short
 
 MOST_BARS, MOST_COLUMNS = 30, 240
@@ -254,17 +255,19 @@ def _columns(table: Table) -> tuple[Table, Table]:
 
 
 def _label_table(sites: Sequence[SiteRow]) -> tuple[dict[str, str], Table]:
-    """The commonest labels with their colours, and their counts, a row a site; the rest is one column."""
+    """The commonest labels with their colours, and their counts, a row a site; the rest is one column, and examples of
+    sites that told no labels another."""
     totals: Counter[str] = Counter()
-    if not any(site.labels for site in sites):
-        return {"without label": OTHER}, np.array([[site.examples] for site in sites], float)
     for site in sites:
         totals.update(site.labels)
     common = [label for label, _ in sorted(totals.items(), key=lambda item: (-item[1], item[0]))[: len(SERIES)]]
-    table = np.zeros((len(sites), len(common) + 1))
-    for row, site in enumerate(sites):
-        table[row, :-1] = [site.labels.get(label, 0) for label in common]
-        table[row, -1] = sum(site.labels.values()) - table[row, :-1].sum()
-    rest = len(totals) - len(common)
-    colours = dict(zip(common, SERIES, strict=False))
-    return (colours | {f"{rest} other labels": OTHER}, table) if rest else (colours, table[:, :-1])
+    rest, told = len(totals) - len(common), [sum(site.labels.values()) for site in sites]
+    colours = {label: SERIES[hue] for label, hue in zip(common, distinct(common), strict=True)}
+    columns = [[site.labels.get(label, 0) for site in sites] for label in common]
+    if rest:
+        colours[f"{rest} other labels"] = OTHER
+        columns.append([all - sum(counts) for all, counts in zip(told, zip(*columns, strict=True), strict=True)])
+    if not all(told):
+        colours["labels not told" if totals else "examples"] = RULE if totals else OTHER
+        columns.append([0 if site.labels else site.examples for site in sites])
+    return colours, np.array(columns, float).T

@@ -12,6 +12,9 @@ from grandrounds.errors import DataError
 from grandrounds.metrics.score import F1, Objective, Score
 from grandrounds.runs.results import METRICS, RESULT, Result, Round, read_result, read_rounds
 
+FOUNDED = "founded.toml"
+"""In a federation's folder."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -105,7 +108,7 @@ def read_run(folder: Path) -> Run:
         raise DataError("is no run folder: it has no config.toml, metrics.jsonl or result.json", path=folder)
     rounds, torn = read_rounds(folder)
     run = Run(
-        folder.resolve().name,
+        run_name(folder),
         config.read_text("utf-8") if config.is_file() else "",
         tuple(rounds),
         read_result(folder) if result.is_file() else None,
@@ -117,6 +120,12 @@ def read_run(folder: Path) -> Run:
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"is not TOML: {error}", path=config) from error
     return run
+
+
+def run_name(folder: Path) -> str:
+    """The folder's; of a federation's run, which is always called `run`, that of the federation."""
+    path = folder.resolve()
+    return path.parent.name if (path.parent / FOUNDED).is_file() else path.name
 
 
 def row_names(runs: Sequence[Run]) -> list[str]:

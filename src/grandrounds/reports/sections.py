@@ -13,6 +13,8 @@ from grandrounds.reports.markup import Html, join, table, tag
 from grandrounds.reports.runs import Run
 from grandrounds.reports.wording import ABSENT, H_COLUMN, count, duration, listed, megabytes, plural, score, spread
 
+NONE = "None"
+"""The label of tasks.task, which would load torch."""
 MOST_ROWS = 100
 MOST_OPEN = 15
 MEANING = {
@@ -208,7 +210,7 @@ def by_site(run: Run) -> Html:
     head = ["site", "labels", "documents", "examples", *([H_COLUMN] if by_entropy else [])]
     title = "The sites in numbers" + (f": the {MOST_ROWS} largest" if len(largest) < len(sites) else "")
     numbers = tag("details", tag("summary", title), table(head, rows, 2))
-    picture = tag("figure", plots.holdings(sites), tag("figcaption", _reading(len(sites))))
+    picture = tag("figure", plots.holdings(sites), tag("figcaption", _reading(sites)))
     tangled = how_tangled(sites, run.result.left_out if run.result else ())
     return join([tag("h2", "Who holds what"), tag("p", reported), picture, tangled, numbers])
 
@@ -261,12 +263,15 @@ def config(run: Run) -> Html:
     )
 
 
-def _reading(sites: int) -> str:
-    if sites <= plots.MOST_BARS:
-        return "Each bar is a site, each colour a label."
+def _reading(sites: Sequence[SiteRow]) -> str:
+    none = f" {NONE} counts examples in which there is nothing to find." if any(NONE in s.labels for s in sites) else ""
+    if not all(site.labels for site in sites):
+        none += " Between hosts a site tells how many examples of each label it has if its policy allows label_counts."
+    if len(sites) <= plots.MOST_BARS:
+        return f"Each bar is a site, each colour a label.{none}"
     return (
         "Above, how many examples each site holds; below, its mixture of labels, in another order. "
-        "Level bands mean sites that are alike, steep ones that labels gather at some of them."
+        f"Level bands mean sites that are alike, steep ones that labels gather at some of them.{none}"
     )
 
 
@@ -302,7 +307,11 @@ def _scores(test: Score) -> Html:
     ]
     total = ["all", score(test.precision), score(test.recall), score(test.f1), count(test.support_of_all)]
     further = {"accuracy": test.accuracy} | test.further()
-    reported = ", ".join(f"{name} {score(value)}" for name, value in further.items() if value is not None)
+    reported = ", ".join(
+        f"{name.replace('_', ' ').replace('f1', 'F1')} {score(value)}"
+        for name, value in further.items()
+        if value is not None
+    )
     return join(
         [
             by_label(["class", "precision", "recall", "F1", "support"], rows, total),
@@ -322,7 +331,7 @@ def _learners(run: Run, test: Score) -> Html:
     word, std = objective.name, test.std(objective)
     deviation = "" if std is None else f", standard deviation {score(std)}"
     reported = (
-        f"Here {plural(len(scores), 'site')} learned alone. {word} lies between {score(values[0])} and "
+        f"Each of {plural(len(scores), 'site')} has a model of its own. {word} lies between {score(values[0])} and "
         f"{score(values[-1])}, median {score(median(values))}{deviation}."
     )
     best = sorted(scores.items(), key=lambda item: (objective.rank(item[1]), item[0]))

@@ -83,12 +83,12 @@ def application(reader: Reader, limits: Limits) -> FastAPI:
         redirect_slashes=False,
     )
     problems = {"responses": PROBLEMS}
-    desk = _Desk(reader, limits)
-    app.add_api_route("/extract", desk.extract, methods=["POST"], response_model=schema.Found, **problems)  # type: ignore[arg-type]
-    app.add_api_route("/read", desk.read, methods=["POST"], **problems)  # type: ignore[arg-type]
-    app.add_api_route("/export", desk.export, methods=["POST"], response_class=Response, **problems)  # type: ignore[arg-type]
-    app.add_api_route("/models", desk.models, response_model=schema.Models)
-    app.add_api_route("/health", desk.health, response_model=schema.Health)
+    answers = _Handlers(reader, limits)
+    app.add_api_route("/extract", answers.extract, methods=["POST"], response_model=schema.Found, **problems)  # type: ignore[arg-type]
+    app.add_api_route("/read", answers.read, methods=["POST"], **problems)  # type: ignore[arg-type]
+    app.add_api_route("/export", answers.export, methods=["POST"], response_class=Response, **problems)  # type: ignore[arg-type]
+    app.add_api_route("/models", answers.models, response_model=schema.Models, responses={401: PROBLEMS[401]})
+    app.add_api_route("/health", answers.health, response_model=schema.Health)
     app.add_route("/static/{name}", static, include_in_schema=False)
     app.add_route("/docs", partial(_docs, app), include_in_schema=False)
     app.add_route("/", partial(_home, reader.pipeline), include_in_schema=False)
@@ -96,7 +96,7 @@ def application(reader: Reader, limits: Limits) -> FastAPI:
 
 
 @dataclass(frozen=True)
-class _Desk:
+class _Handlers:
     """What answers."""
 
     reader: Reader
@@ -112,7 +112,7 @@ class _Desk:
 
     async def read(self, request: Request, asked: schema.Files) -> JSONResponse:
         """Read files: texts, or documents in BRAT, PubTator, BioC, PubAnnotation or our JSON. Of documents with
-        annotations, `gold` has these and `agreement` what of them was found."""
+        annotations, `gold` holds these, and `agreement` says which of them were found."""
         warnings = Counter[str]()
         files = [(file.name, file.content) for file in asked.files]
         given = await asyncio.to_thread(dropped, files, schema.MOST_TEXTS, warnings)

@@ -32,14 +32,16 @@ class Extract(Asked):
 class File(Asked):
     """A file by its name, which says what it is, and its content."""
 
-    name: str = Field(max_length=255)
-    content: str
+    name: str = Field(max_length=255, description="Its ending says what it is: .txt, .ann, .json, .jsonl, .xml.")
+    content: str = Field(description="The file's text.")
 
 
 class Files(Asked):
     """Files that were dropped on the page."""
 
-    files: list[File] = Field(min_length=1, max_length=2 * MOST_TEXTS)
+    files: list[File] = Field(
+        min_length=1, max_length=2 * MOST_TEXTS, description="Each a File; BRAT's .txt and .ann come together."
+    )
     threshold: Threshold = None
 
 
@@ -47,15 +49,17 @@ class Shown(Asked):
     """A document as `/read` gave it, and what of it to write."""
 
     document: str = Field(description="The `json` of a document that /read gave.")
-    mentions: list[str] = Field(max_length=100_000, description="Ids.")
-    relations: list[int] = Field(max_length=100_000, description="Numbers, from 0.")
+    mentions: list[str] = Field(max_length=100_000, description="Ids of the mentions to write.")
+    relations: list[int] = Field(
+        max_length=100_000, description="Which relations to write: their places in the document, from 0."
+    )
 
 
 class Written(Asked):
     """Documents to write in a format."""
 
-    format: Literal["brat", "bioc", "json"]
-    documents: list[Shown] = Field(min_length=1, max_length=MOST_TEXTS)
+    format: Literal["brat", "bioc", "json"] = Field(description="brat, bioc or json.")
+    documents: list[Shown] = Field(min_length=1, max_length=MOST_TEXTS, description="Each as Shown describes it.")
 
 
 ASKED = (Extract, Files, File, Written, Shown)
@@ -74,29 +78,29 @@ class Found(BaseModel):
 class Model(BaseModel):
     """A model that is served."""
 
-    task: str
-    finds: str = Field(description="mentions, relations, or mentions and relations")
+    task: str = Field(description="The task that the model was trained for.")
+    finds: str = Field(description="Mentions, relations, or both.")
     types: list[str] = Field(description="Types of mentions or relations.")
 
 
 class Models(BaseModel):
     """The models, and the settings that they read with."""
 
-    version: str
-    models: list[Model]
-    threshold: float
-    window: int
-    assertions: bool
-    dictionary: bool
+    version: str = Field(description="Of Grand Rounds.")
+    models: list[Model] = Field(description="Each as Model describes it.")
+    threshold: float = Field(description="What scores lower is left out, unless a request says otherwise.")
+    window: int = Field(description="Sentences among which a document_re model relates entities.")
+    assertions: bool = Field(description="Whether mentions are marked as negated, possible and so on.")
+    dictionary: bool = Field(description="Whether mentions are linked to concepts.")
 
 
 class Health(BaseModel):
     """That the server is there."""
 
-    status: Literal["ok"] = "ok"
+    status: Literal["ok"] = Field("ok", description="Always ok.")
 
 
 class Problem(BaseModel):
     """What is wrong, in one sentence without words of the text."""
 
-    error: str
+    error: str = Field(description="One sentence.")

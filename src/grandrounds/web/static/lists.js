@@ -40,14 +40,14 @@ export function drawMentions(box, view, point, hold) {
       onfocus: () => point(mention), onblur: () => point(null), onclick: () => hold(mention),
     }, brief(mention.text, 80))),
     el("td", {}, el("span", { class: `swatch ${view.colours[mention.type] || "rest"}`, "aria-hidden": "true" }), mention.type),
-    el("td", { class: "number" }, figure(mention.score)),
-    el("td", {}, asserted(mention)),
-    el("td", {}, linked(mention)),
+    cell(figure(mention.score), "number"),
+    cell(asserted(mention)),
+    cell(linked(mention)),
     ...(view.verdicts ? [el("td", {}, VERDICTS[view.verdicts.get(mention.id)])] : [])));
   const missed = view.missed.map(mention => el("tr", { class: "missed" },
     el("td", {}, brief(mention.text, 80)),
     el("td", {}, el("span", { class: `swatch ${view.colours[mention.type] || "rest"}`, "aria-hidden": "true" }), mention.type),
-    el("td", { class: "number" }, "–"), el("td", {}, "–"), el("td", {}, mention.concept || "–"), el("td", {}, "missed")));
+    cell("–", "number"), cell("–"), cell(mention.concept || "–"), el("td", {}, "missed")));
   const table = el("table", { "aria-labelledby": "mentions-title" }, head, el("tbody", {}, ...rows, ...missed.slice(0, MOST_ROWS)));
   box.replaceChildren(rows.length + missed.length ? table : el("p", { class: "soft" }, "None are shown."), left(view.mentions.length) ?? "");
 }
@@ -60,6 +60,8 @@ export function agreementSentence(view) {
     parts.push(`relations: ${count(relations, "right")} in gold, ${count(relations, "wrong")} not in gold, ${missed_relations.length} missed`);
   return `Against gold, before any filter: ${parts.join("; ")}.`;
 }
+
+const cell = (said, kind = "") => el("td", { class: said === "–" ? `${kind} none` : kind || null }, said);
 
 function asserted(mention) {
   const said = ASSERTIONS.filter(name => name in mention);

@@ -32,8 +32,8 @@ async function read(files) {
     byId("result").hidden = false;
     byId("note").classList.add("read");
     show();
-    const seconds = ((performance.now() - began) / 1000).toFixed(1);
-    byId("status").textContent = `${counted()} in ${seconds} s.${passedOver()}`;
+    const seconds = (performance.now() - began) / 1000;
+    byId("status").textContent = `${counted()} in ${seconds < 0.1 ? "less than 0.1" : seconds.toFixed(1)} s.${passedOver()}`;
     byId("result").scrollIntoView({ block: "start" });
   } catch (problem) {
     complain(problem);

@@ -12,7 +12,7 @@ from grandrounds.federation.files import LOCK, locked
 from grandrounds.reports.audit_log import AuditLog
 from grandrounds.reports.audit_page import Checked, verified
 from grandrounds.reports.noted import noted_heads
-from grandrounds.reports.runs import Run, read_run
+from grandrounds.reports.runs import FOUNDED, Run, read_run, run_name
 from grandrounds.runs.results import (
     METRICS,
     PARTICIPANTS,
@@ -25,7 +25,7 @@ from grandrounds.runs.results import (
 )
 from grandrounds.web.view.tally import Tally
 
-LOG, FOUNDED, ENROLMENT = "audit.jsonl", "founded.toml", "site.toml"
+LOG, ENROLMENT = "audit.jsonl", "site.toml"
 RUN_FILES = ("config.toml", METRICS, RESULT, LOG, PRESENCE, PARTICIPANTS, LOCK)
 MOST_STATE = 1 << 26
 """Bytes of a checkpoint's JSON that are read."""
@@ -53,8 +53,7 @@ def find_place(given: Path) -> Place:
 
             return Place(enrolment / "private", read_enrolment(enrolment).site.name, enrolment)
     if folder.is_dir() and any((folder / name).exists() for name in RUN_FILES):
-        path = folder.resolve()
-        return Place(folder, path.parent.name if (path.parent / FOUNDED).is_file() else path.name)
+        return Place(folder, run_name(folder))
     raise ConfigError(
         f"'{given}' is no run's folder, no federation's and no site's enrolment; name one that holds config.toml, "
         "founded.toml or site.toml"

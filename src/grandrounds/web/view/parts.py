@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from grandrounds.reports import kinds
 from grandrounds.reports.audit_log import Line
-from grandrounds.reports.audit_page import POLICY, Checked, moment
+from grandrounds.reports.audit_page import CHAIN, POLICY, Checked, moment
 from grandrounds.reports.markup import Html, join, table, tag
 from grandrounds.reports.wording import ABSENT, byte_size, count
 from grandrounds.web.view.tally import Moved, Tally
@@ -100,7 +100,8 @@ def audit(tally: Tally, checked: Checked, *further: str) -> Html:
     if not tally.last and checked.good:
         return Html("")
     kind = "notice good" if checked.good else "notice bad"
-    return section("Audit log", tag("p", checked.sentence, class_=kind), *(tag("p", one) for one in further if one))
+    told = tag("p", checked.sentence, class_=kind), tag("p", CHAIN, class_="soft")
+    return section("Audit log", *told, *(tag("p", one) for one in further if one))
 
 
 def log(tally: Tally, own: bool) -> Html:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import fmean
 
+from grandrounds.reports.audit_page import moment
 from grandrounds.reports.markup import Html, join, table, tag
 from grandrounds.reports.wording import ABSENT, byte_size, count, duration, listed, plural, score
 from grandrounds.runs.results import SiteState
@@ -66,7 +67,8 @@ def _heading(view: FollowedRun) -> Html:
         said = now or (f"{done(view)} of {of} rounds are done" if view.tally.round else waiting)
         return heading(title_of(view), sub, state("running", "good"), f"– {said}", view.problem)
     if view.finished:
-        return heading(title_of(view), sub, state("finished", "done"), "", view.problem)
+        ended = f"– {moment(view.tally.last)}" if view.tally.last else ""
+        return heading(title_of(view), sub, state("finished", "done"), ended, view.problem)
     if run is None:
         said = "This page follows it as soon as it does."
         return heading(title_of(view), sub, state("not begun", "off"), said, view.problem)
@@ -134,7 +136,7 @@ def _sites(view: FollowedRun) -> Html:
                 byte_size(view.tally.total("down", name)),
             ]
         )
-    head = ["site", "state", "last heard of", "examples", "share", "sent", "received"]
+    head = ["site", "state", "last heard of", "examples", "share", "sent by it", "sent to it"]
     told = " ".join(sentence for sentence in _about_sites(view) if sentence)
     return section("Sites", table(head, rows, 3), more(len(names), MOST_ROWS), tag("p", told, class_="soft"))
 
@@ -142,7 +144,7 @@ def _sites(view: FollowedRun) -> Html:
 def _about_sites(view: FollowedRun) -> list[str]:
     left_out = view.participants.left_out if view.participants else ()
     return [
-        "The share is that of a mean over all sites." if view.participants else "",
+        "Share: how much a site counts in a mean over all of them." if view.participants else "",
         "" if view.presence else "The sites are simulated on this machine.",
         f"Without part in this run: {listed(left_out)}." if left_out else "",
     ]
@@ -152,8 +154,10 @@ def _state(view: FollowedRun, name: str, seen: SiteState | None) -> Html:
     if seen is not None and seen.refused:
         return join([state("refused", "bad"), tag("span", f" {seen.refused}", class_="soft")])
     if not view.running:
-        took_part = name in view.tally.heard
-        word = state("took part" if took_part else "took no part", "done" if took_part else "off")
+        if view.tally.payloads("up", name):
+            word = state("took part", "done")
+        else:
+            word = state("sent nothing", "bad") if name in view.tally.heard else state("took no part", "off")
         return join([word, tag("span", _lost_last(view, name), class_="soft")])
     if seen is not None:
         if seen.online:

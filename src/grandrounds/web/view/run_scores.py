@@ -24,7 +24,7 @@ def scores(view: FollowedRun) -> Html:
     best = _best(view, run)
     curves = [
         Curve(f"{split} set", [p for p in run.points(split, key_name) if isfinite(p[1])], style, best)
-        for split, style in (("validation", "s1"), ("test", "s0"))
+        for split, style in (("validation", "s0"), ("test", "s1"))
     ]
     curves = [*_by_learner(run), *(curve for curve in curves if curve.points)]
     if not curves:

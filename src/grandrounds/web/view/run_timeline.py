@@ -40,9 +40,14 @@ def _bars(view: FollowedRun, number: int, going: bool) -> Html:
         said = _took(view, name, spans[-1], going)
         rows.append([name, bar([_part(span, tally.began, whole, end) for span in spans], f"{name}: {said}"), said])
     told = f"Round {count(number)}" + (" is under way" if going else "")
-    why = join(["Since " if going else "From ", when(tally.began), f": {duration(whole)}."])
-    bars = tag("div", table(["site", "", ""], rows, 3), class_="bars")
-    return section(told, tag("p", why), bars, more(len(names), MOST_BARS))
+    began = [
+        "It began at ",
+        when(tally.began),
+        f", {duration(whole)} ago." if going else f" and took {duration(whole)}.",
+    ]
+    head = ["site", "from its start to now" if going else "from its start to its end", "last answer"]
+    bars = tag("div", table(head, rows, 3), class_="bars")
+    return section(told, tag("p", join(began)), bars, more(len(names), MOST_BARS))
 
 
 def _closed(span: Span, name: str, view: FollowedRun) -> Span:
@@ -61,10 +66,14 @@ def _part(span: Span, began: float, whole: float, end: float) -> Part:
 
 def _took(view: FollowedRun, name: str, span: Span, going: bool) -> str:
     if span.ended is not None:
-        return reason(span.why) if span.why else duration(span.ended - span.asked)
+        return reason(span.why) if span.why else _whole(span.ended - span.asked)
     seen = view.presence.sites.get(name) if view.presence else None
     away = seen is not None and not seen.online
-    return f"{'away' if away else 'working'}, {duration(since(span.asked))}" if going else "no answer"
+    return f"{'away' if away else 'working'}, {_whole(since(span.asked))}" if going else "no answer"
+
+
+def _whole(seconds: float) -> str:
+    return duration(seconds).replace(" ", "\u00a0")  # a number stays with its unit
 
 
 def travel(view: FollowedRun) -> Html:
@@ -90,7 +99,7 @@ def travel(view: FollowedRun) -> Html:
         "What travels",
         tag("p", "What each site has sent, by kind, since the run began."),
         key(named_kinds(up, chosen)),
-        tag("div", table(["site", "", "sent", "received"], rows, 2), class_="bars"),
+        tag("div", table(["site", "by kind", "sent by it", "sent to it"], rows, 2), class_="bars"),
         more(len(names), MOST_BARS),
         tag("p", f"Sent to sites: {listed(down)}.", class_="soft") if down else "",
     )

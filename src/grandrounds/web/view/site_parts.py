@@ -29,6 +29,7 @@ from grandrounds.web.view.spending import Spending, Spent
 from grandrounds.web.view.tally import Moved, RoundTally
 
 MOST_ROUNDS = 50
+COMPARE = tag("code", "grandrounds audit compare")
 OVER = ("bye", "refused")
 """Events after which a site has no more to do."""
 
@@ -44,7 +45,9 @@ def site_parts(view: FollowedSite, spending: Spending) -> Parts:
         "privacy": _privacy(spent),
         "stopped": stopped(view.tally, own=True),
         "audit": audit(
-            view.tally, view.followed.checked, "The coordinator holds a log of the same payloads, to be compared."
+            view.tally,
+            view.followed.checked,
+            join(["The coordinator's log has the same payloads; ", COMPARE, " checks that the two agree."]),
         ),
         "log": log(view.tally, own=True),
     }
@@ -65,10 +68,10 @@ def _now(view: FollowedSite) -> tuple[Html, str]:
         number = view.tally.round
         return state("serving", "good"), f"– round {count(number)}" if number else "– waiting for the first round"
     if ended:
-        return state("over", "done"), f"– {kinds.event(ended)}"
+        return state("ended", "done"), f"– {kinds.event(ended)}"
     if not view.tally.last:
         return state("not joined", "off"), "– nothing has left"
-    return state("not running", "off"), "– the same `grandrounds site join` goes on"
+    return state("not running", "off"), "– the command that started it goes on"
 
 
 def _figures(view: FollowedSite, spent: Spent | None) -> Html:
@@ -109,7 +112,7 @@ def _policy(view: FollowedSite, held: Mapping[str, object]) -> Html:
     head = ["what", "policy", "left last", "payloads", "in all", "the largest"]
     sentences = kinds.policy(held)
     limits = sentences if may is None else ["Nothing else may leave.", *sentences[1:]]
-    since = f"The policy since {when(view.tally.policies[-1][0])}:"
+    since = f"The policy in force since {when(view.tally.policies[-1][0])}:"
     return section(
         "What may leave, and what left",
         table(head, rows, 3) if rows else "",

@@ -107,6 +107,9 @@ class Tally:
         """Bytes."""
         return sum(m.bytes for (who, way, _), m in self.moved.items() if way == direction and site in (None, who))
 
+    def payloads(self, direction: str, site: str) -> int:
+        return sum(m.payloads for (who, way, _), m in self.moved.items() if (who, way) == (site, direction))
+
     def by_kind(self, direction: str) -> Counter[str]:
         """Bytes, the most first."""
         found = Counter[str]()
