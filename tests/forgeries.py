@@ -20,7 +20,9 @@ from safetensors import torch as safetensors
 
 from grandrounds.deployment.flower.records import from_records, to_records
 from grandrounds.deployment.protocol import AskMethod, Request, decode
-from grandrounds.federation.payloads import MOST_LAYOUT, Packed, Predictions
+from grandrounds.federation.payloads import MOST_LAYOUT, OF_ROWS, Packed, Predictions
+from grandrounds.federation.scaled import SCALES
+from grandrounds.models.lora import LORA_A, LORA_B
 from grandrounds.simulation.attackers import unbounded
 
 MARKUP = "\\[/bold] [red]\x1b[2J\x1b[31mhello\x07\u202e[/b]\r\n" + "ha" * 500
@@ -36,7 +38,8 @@ class Reply:
 
     @property
     def packed(self) -> Packed:
-        return Packed.from_bytes(self.payloads[0])
+        """Of several the last one: `Adapters` and `Tensors` travel behind the weights."""
+        return Packed.from_bytes(self.payloads[-1])
 
     @property
     def first(self) -> str:
@@ -45,7 +48,8 @@ class Reply:
     def with_tensors(self, change: Callable[[dict[str, torch.Tensor]], Any], header: Any = None) -> RecordDict:
         packed, tensors = self.packed, dict(self.packed.tensors)
         change(tensors)
-        return self.with_payloads(Packed(packed.kind, packed.header if header is None else header, tensors).to_bytes())
+        forged = Packed(packed.kind, packed.header if header is None else header, tensors)
+        return self.with_payloads(*self.payloads[:-1], forged.to_bytes())
 
     def with_header(self, text: str) -> RecordDict:
         """A header as no code of ours would write it."""
@@ -150,6 +154,10 @@ FORGERIES |= {
         lambda r: r.with_tensors(lambda t: t.update({"\x1b[2J[/b]\x07": torch.ones(1)})),
         "rejected: a payload has the undeclared '\\x1b[2J[/b]\\x07'",
     ),
+    "differences in place of weights": (
+        lambda r: r.with_tensors(lambda t: t.update({SCALES: torch.zeros(0)})),
+        "rejected: differences came where weights were expected",
+    ),
     "another kind": (
         lambda r: r.with_payloads(Packed("scores", {"values": {"f1": 1.0}}, {}).to_bytes()),
         "rejected: a payload of kind 'scores' came where 'parameters' was declared",
@@ -217,10 +225,10 @@ AFTER_HANDSHAKE: dict[str, tuple[Forge, str]] = {
 }
 """What a coordinator sees that knows the site's key and registration."""
 FORGERIES |= AFTER_HANDSHAKE
+WEIGHTS = [*FORGERIES]
+"""For an algorithm that sends weights."""
 SILENT: dict[str, tuple[Forge, str]] = {"silence": (lambda r: None, "late: no answer within")}
 FORGERIES |= SILENT
-WEIGHTS = [name for name in FORGERIES if name not in SILENT]
-"""For an algorithm that sends weights."""
 
 
 def _answers(change: Callable[[torch.Tensor], torch.Tensor]) -> Forge:
@@ -259,6 +267,149 @@ PREDICTIONS: dict[str, tuple[Forge, str]] = {
     "a deflate bomb": (_bomb, "rejected: predictions "),
 }
 FORGERIES |= PREDICTIONS
+
+
+def _scales(change: Callable[[torch.Tensor], torch.Tensor]) -> Forge:
+    return lambda reply: reply.with_tensors(lambda t: t.update({SCALES: change(t[SCALES])}))
+
+
+def _rows(change: Callable[[torch.Tensor], torch.Tensor]) -> Forge:
+    """Differences of other rows of an embedding."""
+
+    def forge(tensors: dict[str, torch.Tensor]) -> None:
+        name = min(name for name in tensors if name.endswith(OF_ROWS))
+        tensors[name] = change(tensors[name])
+
+    return lambda reply: reply.with_tensors(forge)
+
+
+def _coded(tensors: Mapping[str, torch.Tensor]) -> str:
+    """The first weight, of which rows of no table come."""
+    return min(n for n, t in tensors.items() if t.dtype == torch.int8 and n + OF_ROWS not in tensors)
+
+
+def _least(tensors: dict[str, torch.Tensor]) -> None:
+    """127 times the scale is a number, 128 times is none."""
+    tensors[SCALES] = torch.full_like(tensors[SCALES], torch.finfo(torch.float32).max / 127.1)
+    tensors[_coded(tensors)] = torch.full_like(tensors[_coded(tensors)], -128)
+
+
+BAD_SCALE = "rejected: a scale is negative or not finite, or larger than any number"
+BAD_SCALES = "rejected: the scales of numbers in bytes are one for each row"
+IN_BYTES: dict[str, tuple[Forge, str]] = {
+    "a scale that is not a number": (_scales(lambda s: s * float("nan")), BAD_SCALE),
+    "an infinite scale": (_scales(lambda s: s + float("inf")), BAD_SCALE),
+    "a negative scale": (_scales(lambda s: -1 - s), BAD_SCALE),
+    "a scale whose multiples are no numbers": (_scales(lambda s: s * 0 + 3e38), BAD_SCALE),
+    "a scale too few": (_scales(lambda s: s[1:]), BAD_SCALES),
+    "scales for a million rows": (_scales(lambda s: torch.ones(1_000_000)), BAD_SCALES),
+    "scales in a table": (_scales(lambda s: s[None]), BAD_SCALES),
+    "scales in halves": (_scales(lambda s: s.half()), BAD_SCALES),
+    "no scales": (lambda r: r.with_tensors(lambda t: t.pop(SCALES)), "rejected: '"),
+    "minus 128": (lambda r: r.with_tensors(_least), "rejected: '{first}' has values that are not finite"),
+    "bytes of another shape": (
+        lambda r: r.with_tensors(lambda t: t.update({_coded(t): t[_coded(t)][None]})),
+        "rejected: '{first}' has shape",
+    ),
+    "a weight of rows without end": (
+        lambda r: r.with_tensors(lambda t: t.update({_coded(t): torch.zeros(1 << 40, 0, dtype=torch.int8)})),
+        BAD_SCALES,
+    ),
+    "a row beyond the table": (_rows(lambda index: index + 10**6), "rejected: '"),
+    "a negative row": (_rows(lambda index: index - 10**6), "rejected: '"),
+    "a row twice": (_rows(lambda index: index * 0), "rejected: the rows of '"),
+    "rows as fractions": (_rows(lambda index: index.float()), "rejected: '"),
+    "more rows than differences": (_rows(lambda index: torch.arange(len(index) + 1)), "rejected: '"),
+    "rows of a matrix that is no table": (
+        lambda r: r.with_tensors(lambda t: t.update({_coded(t) + OF_ROWS: torch.tensor([0])})),
+        "rejected: a payload has the undeclared '{first} rows'",
+    ),
+    "text for a digest": (
+        lambda r: r.with_tensors(lambda t: None, {"since": "the patient said " * 60}),
+        "rejected: differences come with a digest of what they differ from, or with none",
+    ),
+}
+"""For weights that travel in bytes."""
+FORGERIES |= IN_BYTES
+
+
+def _adapter(part: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Forge:
+    """The first layer's."""
+
+    def forge(tensors: dict[str, torch.Tensor]) -> None:
+        name = min(name for name in tensors if name.endswith(part))
+        tensors[name] = change(tensors[name])
+
+    return lambda reply: reply.with_tensors(forge)
+
+
+LAYER = "encoder.encoder.layer.0.attention.self.query"
+"""The first of a small BERT with adapters."""
+BAD_RANK = f"rejected: the adapter of '{LAYER}' must have a rank from 1 to"
+ADAPTERS: dict[str, tuple[Forge, str]] = {
+    "a rank of 10,000": (_adapter(LORA_A, lambda a: torch.ones(10_000, a.shape[1])), BAD_RANK),
+    "rank zero": (_adapter(LORA_A, lambda a: a[:0]), BAD_RANK),
+    "an adapter of three dimensions": (_adapter(LORA_A, lambda a: a[None]), BAD_RANK),
+    "half of an adapter": (
+        lambda r: r.with_tensors(lambda t: t.pop(min(name for name in t if name.endswith(LORA_B)))),
+        f"rejected: a payload lacks '{LAYER}{LORA_B}'",
+    ),
+    "parts of two ranks": (_adapter(LORA_B, lambda b: b[:, 1:]), f"rejected: '{LAYER}{LORA_B}' has shape"),
+    "an adapter for more inputs": (
+        _adapter(LORA_A, lambda a: torch.cat([a, a], dim=1)),
+        f"rejected: '{LAYER}{LORA_A}' has shape",
+    ),
+    "an adapter that is not a number": (
+        _adapter(LORA_B, lambda b: b * float("nan")),
+        f"rejected: '{LAYER}{LORA_B}' has values that are not finite",
+    ),
+    "parts whose product is infinite": (
+        lambda r: r.with_tensors(lambda t: t.update({name: torch.full_like(t[name], 1e30) for name in t})),
+        f"rejected: the adapter of '{LAYER}' has a product that may not be finite",
+    ),
+    "an adapter of a layer that has none": (
+        lambda r: r.with_tensors(lambda t: t.update({"smuggled" + LORA_A: torch.ones(1, 9)})),
+        "rejected: a payload has the undeclared 'smuggled",
+    ),
+    "an adapter in doubles": (
+        _adapter(LORA_A, lambda a: a.double()),
+        f"rejected: '{LAYER}{LORA_A}' has the type torch.float64",
+    ),
+    "text beside adapters": (
+        lambda r: r.with_tensors(lambda t: None, {"notes": "the patient said " * 60}),
+        "rejected: the header of 'adapters' has the undeclared 'notes'",
+    ),
+    "adapters without heads": (
+        lambda r: r.with_payloads(r.payloads[-1]),
+        "rejected: 1 payloads came where 2 were declared",
+    ),
+}
+"""For an algorithm that sends adapters behind its weights."""
+FORGERIES |= ADAPTERS
+TENSORS: dict[str, tuple[Forge, str]] = {
+    "a control variate that is not a number": (
+        _scaled(float("nan")),
+        "rejected: '{first}' has values that are not finite",
+    ),
+    "a control variate of another shape": (
+        lambda r: r.with_tensors(lambda t: t.update({r.first: torch.zeros(5, 7, 11)})),
+        "rejected: '{first}' has shape (5, 7, 11), declared was",
+    ),
+    "a control variate that nobody declared": (
+        lambda r: r.with_tensors(lambda t: t.update({"smuggled": torch.ones(99)})),
+        "rejected: a payload has the undeclared 'smuggled'",
+    ),
+    "weights without control variates": (
+        lambda r: r.with_payloads(r.payloads[0]),
+        "rejected: 1 payloads came where 2 were declared",
+    ),
+    "weights for control variates": (
+        lambda r: r.with_payloads(r.payloads[0], r.payloads[0]),
+        "rejected: a payload of kind 'parameters' came where 'tensors' was declared",
+    ),
+}
+"""For an algorithm with tensors of its own."""
+FORGERIES |= TENSORS
 
 
 def _unbounded(reply: Reply) -> RecordDict:

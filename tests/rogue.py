@@ -91,6 +91,10 @@ REGISTERING: dict[str, tuple[Callable[[Registration, Any], tuple[Registration, A
         "site 'rogue' registered counts that can't be",
     ),
     "labels of markup": (_with(labels=["[/b]", MARKUP]), "site 'rogue' has the labels [/b], \\[/bold]"),
+    "counts of labels": (
+        lambda r, about: (r, {**about, "label_counts": {"[/b]": -5}}),
+        "site 'rogue' registered counts of labels that can't be",
+    ),
     "other shapes": (_with(manifest={"[/b]\x1b": (1, 2)}), "site 'rogue' shares"),
     "another version": (lambda r, about: (r, about), "site 'rogue' runs grandrounds 9.9 \\[/bold] [red]"),
     "a billion times its examples": (

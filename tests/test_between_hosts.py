@@ -239,6 +239,8 @@ def test_a_dry_run_shows_whether_word_pieces_would_leave(found: Found, freeze: l
     weights = [name for upload in uploads if upload["kind"] == "parameters" for name in upload["tensors"]]
     assert any("attention" in name for name in weights)
     assert any("word_embeddings" in name for name in weights) == (not freeze)
+    shown = run("site", "join", enrolment, *data[:-1], "--accept").good().stdout
+    assert ("has a row for each word piece" in shown) == (not freeze)
 
 
 @pytest.mark.parametrize(

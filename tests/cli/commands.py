@@ -64,10 +64,14 @@ class Outcome:
         return json.loads(self.good().stdout)
 
     def complaint(self, code: int = 1) -> str:
-        """The one sentence of a command that failed as it should; notes and progress are indented."""
+        """The one sentence of a command that failed as it should; notes and progress are indented. With --json it is
+        on standard output alone."""
         assert "Traceback" not in self.stderr, self.stderr
         assert self.code == code, self.stderr
         said = [line for line in self.stderr.splitlines() if line.strip() and not line.startswith("  ")]
+        if self.stdout.startswith('{"error": '):
+            assert said == []
+            return str(json.loads(self.stdout)["error"])
         assert len(said) == 1, self.stderr
         assert said[0].startswith("grandrounds: "), self.stderr
         return said[0].removeprefix("grandrounds: ")

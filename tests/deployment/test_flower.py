@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,12 @@ import torch
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 import grandrounds
 from grandrounds.config.schema import make_config
+from grandrounds.deployment.flower import grid as flower_grid
+from grandrounds.deployment.flower.grid import Letter
 from grandrounds.deployment.flower.records import from_records, to_records
 from grandrounds.deployment.protocol import (
     Answered,
@@ -304,6 +309,25 @@ def test_a_site_that_is_away_is_cut_off_but_a_coordinator_that_sees_nobody_waits
 
     answers = list(over(grid, tmp_path, absence=0.001, idle=back).exchange([ask("a"), ask("b")]))
     assert [answer.lost for answer in answers] == [None, None]
+
+
+@pytest.mark.parametrize("jump", [0, 3600, -3600])
+def test_a_message_that_superlink_does_not_take_whole_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: int
+) -> None:
+    """It gives up pushes that took too long, by the machine's clock."""
+    clock = time.time
+
+    class Refusing(MemoryGrid):
+        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+            monkeypatch.setattr(time, "time", lambda: clock() + jump)
+            raise ObjectPushError("0" * 64, 1, "session")
+
+    monkeypatch.setattr(flower_grid, "CLOCK", flower_grid._Clock())
+    grid = over(Refusing({"a": None}), tmp_path)  # type: ignore[dict-item]
+    said = f"this machine's clock jumped by {jump:+d} s" if jump else "Flower's SuperLink no longer answers"
+    with pytest.raises(GrandRoundsError, match=f"^{re.escape(said)}.*go on with --resume$"):
+        list(grid.converse([Letter("a", Hello(), [])]))
 
 
 def test_a_large_early_reply_waits_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

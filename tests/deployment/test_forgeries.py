@@ -13,11 +13,22 @@ from flwr.app import Message, RecordDict
 import grandrounds
 from grandrounds.deployment.flower.records import from_records
 from grandrounds.federation.payloads import Packed
-from tests.conftest import TinyConfig, corpus, write_corpus
+from tests.conftest import TinyConfig, corpus, task_for, write_corpus
 from tests.deployment.grids import MemoryGrid, asked_by, run_over_grid
-from tests.forgeries import AFTER_HANDSHAKE, FORGERIES, PREDICTIONS, WEIGHTS, Reply, Script
+from tests.forgeries import (
+    ADAPTERS,
+    AFTER_HANDSHAKE,
+    FORGERIES,
+    IN_BYTES,
+    PREDICTIONS,
+    TENSORS,
+    WEIGHTS,
+    Reply,
+    Script,
+)
 
 HONEST = ("charity", "general", "mercy")
+REFUSED = "markup and control characters"
 
 
 class Forging(MemoryGrid):
@@ -68,8 +79,11 @@ def first_weight(run: Path) -> str:
     [
         ([name for name in WEIGHTS if name not in AFTER_HANDSHAKE], {}),
         (list(PREDICTIONS), {"algorithm": {"name": "feded"}}),
+        (list(IN_BYTES), {"federation.compression": "int8"}),
+        (list(ADAPTERS), {"algorithm": {"name": "flora"}, **task_for("flora")}),
+        (list(TENSORS), {"algorithm": {"name": "scaffold"}, **task_for("scaffold")}),
     ],
-    ids=["fedavg", "feded"],
+    ids=["fedavg", "feded", "int8", "flora", "scaffold"],
 )
 def test_every_forgery_is_named_and_every_round_has_the_bits_of_the_others(
     tiny_config: TinyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], settings: Any
@@ -77,8 +91,12 @@ def test_every_forgery_is_named_and_every_round_has_the_bits_of_the_others(
     monkeypatch.setattr(Forging, "script", Script(dict(enumerate(names, start=1))), raising=False)
     made = content(tiny_config, tmp_path, len(names), **settings)
     run_over_grid(made, tmp_path / "attacked", kind=Forging)
-    made["sites"].pop("rogue")
-    grandrounds.run(made, out=tmp_path / "honest")
+    if names == list(TENSORS):  # SCAFFOLD counts those who replied of those who could
+        monkeypatch.setattr(Forging, "script", Script(dict.fromkeys(range(1, len(names) + 1), REFUSED)))
+        run_over_grid(made, tmp_path / "honest", kind=Forging)
+    else:
+        made["sites"].pop("rogue")
+        grandrounds.run(made, out=tmp_path / "honest")
     rounds = [json.loads(line) for line in (tmp_path / "attacked" / "metrics.jsonl").read_text().splitlines()]
     first = first_weight(tmp_path / "honest")
     named = {name: line["lost"] for name, line in zip(names, rounds, strict=True)}

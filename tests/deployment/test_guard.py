@@ -17,7 +17,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.common.constant import TIMESTAMP_HEADER
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
 
-from grandrounds.deployment.flower.guard import CLOCK, HEADER, MOST_AT_ONCE, MOST_BODY, MOST_MESSAGE, REFUSED, Guard
+from grandrounds.deployment.flower.guard import (
+    CLOCK,
+    HEADER,
+    LIFE,
+    MOST_AT_ONCE,
+    MOST_BODY,
+    MOST_LIVES,
+    MOST_MESSAGE,
+    REFUSED,
+    Guard,
+)
 from grandrounds.deployment.flower.node import Door, _explained
 from grandrounds.deployment.keys import public_bytes
 
@@ -125,6 +135,33 @@ def test_a_strangers_body_is_never_read(who: str) -> None:
 def test_the_open_pages_take_no_body() -> None:
     assert exchange("/health", {"content-length": "1200000000"}) == (413, "more than 0 bytes", 0)
     assert exchange("/health/x", {}, "GET")[0] == 403
+
+
+def test_of_two_processes_with_one_key_the_one_that_joined_first_is_refused() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    guard = Guard(app, "the secret", {"mercy": public_bytes(KEY.public_key()).decode()})
+
+    def ask(what: str, life: str) -> int:
+        sent: list[dict[str, Any]] = []
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        given = [(k.encode(), v.encode()) for k, v in signed(**({LIFE: life} if life else {})).items()]
+        scope = {"type": "http", "path": f"/v1/fleet/{what}", "method": "POST", "headers": given}
+        asyncio.run(guard(scope, None, send))
+        return int(sent[0]["status"])
+
+    assert [ask("activate-node", "one"), ask("pull-messages", "one")] == [200, 200]
+    assert [ask("deactivate-node", "two"), ask("activate-node", "two")] == [200, 200]  # as after a kill
+    assert [ask(what, "one") for what in ("pull-messages", "push-object", "deactivate-node")] == [412] * 3
+    assert [ask("pull-messages", "two"), ask("pull-messages", "")] == [200, 200]
+    assert [ask("activate-node", "one"), ask("pull-messages", "one"), ask("pull-messages", "two")] == [200, 200, 412]
+    for number in range(1000):
+        ask("activate-node", str(number))
+    assert len(guard._lives["mercy"]) == MOST_LIVES
 
 
 def test_so_many_at_once_and_no_more() -> None:

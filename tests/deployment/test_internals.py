@@ -37,8 +37,8 @@ INTERNAL = {
         "make_confirm_message_received_fn_protobuf make_pull_object_fn_protobuf make_push_object_fn_protobuf"
     ),
     "flwr.supercore.inflatable.inflatable_utils": (
-        "ObjectPullError ObjectUnavailableError inflate_object_from_contents pull_and_inflate_object_from_tree "
-        "push_objects"
+        "ObjectPullError ObjectPushError ObjectUnavailableError inflate_object_from_contents "
+        "pull_and_inflate_object_from_tree push_objects"
     ),
     "flwr.supercore.interceptors": "RuntimeTokenHttpInterceptor RuntimeVersionHttpInterceptor",
     "flwr.supercore.primitives.asymmetric": "public_key_to_bytes",

@@ -5,20 +5,25 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from grandrounds.config.schema import make_config
 from grandrounds.deployment.handler import MessageHandler
 from grandrounds.deployment.keys import make_key, public_text, read_private
 from grandrounds.deployment.protocol import Answered, AskMethod, Hello, Keys, Request, Response, decode, encode
+from grandrounds.federation.differences import Downlink
 from grandrounds.federation.exchange import Ask
 from grandrounds.federation.files import DiskError
 from grandrounds.federation.payloads import Packed, Parameters
 from grandrounds.federation.policy import Policy
+from grandrounds.federation.rows import Tables
+from grandrounds.federation.scaled import SCALES
 from grandrounds.simulation.prepare import prepare
 from tests.conftest import TinyConfig, corpus, write_corpus
 from tests.deployment.grids import handler, reported
@@ -113,6 +118,39 @@ def test_a_rounds_model_and_the_best_one_are_judged_and_no_third(tiny_config: Ti
     for shift in (0.0, 0.1, 0.0):
         assert hospital.ask("score", hospital.weights(shift), "test", read_only=True) == "answered"
     assert hospital.ask("score", hospital.weights(0.2), "test", read_only=True) == ANSWERED
+
+
+def _scaled(by: float) -> Callable[[Packed], Packed]:
+    return lambda packed: replace(packed, tensors={**packed.tensors, SCALES: packed.tensors[SCALES] * by + by})
+
+
+BYTES: dict[str, tuple[Callable[[Packed], Packed], str]] = {
+    "as they should be": (lambda packed: packed, "answered"),
+    "a scale that is not a number": (_scaled(float("nan")), "failed: PayloadError"),
+    "a negative scale": (_scaled(-1.0), "failed: PayloadError"),
+    "no scales": (
+        lambda p: replace(p, tensors={name: t for name, t in p.tensors.items() if name != SCALES}),
+        "failed: PayloadError",
+    ),
+    "of no start": (lambda packed: replace(packed, header={}), "failed: PayloadError"),
+    "of another start": (lambda packed: replace(packed, header={"since": "0" * 16}), "refused: this site does not"),
+    "of a weight that is none": (
+        lambda p: replace(p, tensors={**p.tensors, "smuggled": torch.zeros(3, dtype=torch.int8)}),
+        "refused: this site does not start with the server's weights",
+    ),
+}
+
+
+@pytest.mark.parametrize("forged", BYTES)
+def test_weights_in_bytes_are_those_of_the_sites_own_start_or_nothing_leaves(
+    tiny_config: TinyConfig, tmp_path: Path, forged: str
+) -> None:
+    site = Site(tiny_config(**{"federation.compression": "int8"}), tmp_path)
+    start = Tables(site.data.spec.initial_model().state_dict)
+    packed = Downlink(start, frozenset(), 1).pack(site.weights(0.1), 1, 1, 0)
+    change, ended = BYTES[forged]
+    assert site.ask("train", change(packed)).startswith(ended)
+    assert len(site.lines("up")) == (ended == "answered")
 
 
 @pytest.mark.parametrize("round", [-1, ROUNDS + 1, 10**9])

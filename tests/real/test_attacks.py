@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from tests.cli.commands import run, start
 from tests.conftest import corpus, write_corpus
-from tests.forgeries import FORGERIES, PREDICTIONS, REPOSITORY, SILENT, UNBOUNDED, WEIGHTS
+from tests.forgeries import ADAPTERS, FORGERIES, IN_BYTES, PREDICTIONS, REPOSITORY, SILENT, UNBOUNDED, WEIGHTS
 from tests.hosts import SITES, Hosts
 from tests.real.figures import note
 from tests.rogue import REGISTERING, WIRE, prelude
@@ -149,13 +149,24 @@ def test_every_attack_on_weights_and_on_superlink_is_named_and_changes_no_bit(
     )
 
 
-def test_every_attack_on_predictions_is_named_and_changes_no_bit(attacked: Callable[..., Attacked]) -> None:
-    attacks = dict(enumerate(PREDICTIONS, start=1))
-    hosts = attacked(federation__rounds=len(attacks), algorithm__name="feded")
+PAYLOADS: dict[str, tuple[Mapping[str, tuple[Any, str]], dict[str, Any]]] = {
+    "predictions": (PREDICTIONS, {"algorithm__name": "feded"}),
+    "weights in bytes": (IN_BYTES, {"federation__compression": "int8"}),
+    "adapters": (ADAPTERS, {"algorithm__name": "flora", "model__parameter_efficient": "lora", "model__lora_rank": 4}),
+}
+
+
+@pytest.mark.parametrize("what", PAYLOADS)
+def test_every_attack_on_a_payload_is_named_and_changes_no_bit(attacked: Callable[..., Attacked], what: str) -> None:
+    forgeries, settings = PAYLOADS[what]
+    attacks = dict(enumerate(forgeries, start=1))
+    hosts = attacked(federation__rounds=len(attacks), **settings)
     assert hosts.play(attacks)["rounds"] == len(attacks)
-    found = named(hosts, attacks, {name: wanted for name, (_, wanted) in PREDICTIONS.items()})
-    assert kept(hosts.root / "run") == kept(hosts.honest())
-    note("hostile site, predictions", attacks=len(attacks), rejected_with_the_honest_bits=len(attacks), named=found)
+    honest = hosts.honest()
+    first = first_weight(honest)
+    found = named(hosts, attacks, {name: wanted.replace("{first}", first) for name, (_, wanted) in forgeries.items()})
+    assert kept(hosts.root / "run") == kept(honest)
+    note(f"hostile site, {what}", attacks=len(attacks), rejected_with_the_honest_bits=len(attacks), named=found)
 
 
 def test_a_site_that_is_as_sure_as_a_number_can_say_is_clamped(attacked: Callable[..., Attacked]) -> None:

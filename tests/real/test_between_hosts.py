@@ -19,6 +19,7 @@ import pytest
 from grandrounds.deployment.keys import issue_certificate
 from grandrounds.federation.audit import compare, verify
 from grandrounds.registry import ALGORITHMS
+from grandrounds.runs.provenance import commit
 from tests.cli.commands import start
 from tests.conftest import task_for
 from tests.hosts import REFUSALS, SITES, Hosts, stranger, until
@@ -116,13 +117,14 @@ def test_kills_of_a_site_at_random_moments_change_no_bit(found: Callable[..., Ho
 
 
 def _add(name: str, before: dict[str, Any], rounds: int, back: list[float]) -> None:
-    seconds = [*before.get("seconds", []), *(round(one, 1) for one in back)]
+    earlier = before.get("batches", [])
     note(
         name,
         kills=before.get("kills", 0) + KILLS,
         rounds=before.get("rounds", 0) + rounds,
         finished_rounds_lost=0,
-        seconds=seconds,
+        seconds=[*before.get("seconds", []), *(round(one, 1) for one in back)],
+        batches=[*earlier, {"kills": KILLS, "rounds": rounds, "commit": commit()}],
     )
 
 

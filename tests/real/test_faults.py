@@ -4,6 +4,7 @@ undisturbed run, and whoever sits at the screen reads one clear sentence."""
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,11 @@ def undisturbed(hosts: Hosts, outcome: Any) -> None:
     assert outcome.json()["rounds"] == ROUNDS
     assert [(line["round"], line["lost"]) for line in rounds(hosts)] == [(n, {}) for n in range(1, ROUNDS + 1)]
     assert hosts.models() == hosts.reference_models()
+
+
+def clock_said(said: str, where: str) -> bool:
+    """By an hour, but for the seconds that a busy machine takes to say so."""
+    return re.search(rf"this machine's clock is (359\d|360\d) s {where}", said) is not None
 
 
 def resumed(hosts: Hosts, before: int) -> Any:
@@ -158,9 +164,7 @@ def test_a_site_whose_clock_jumps_says_so_and_goes_on_when_it_is_set(found: Foun
     undisturbed(hosts, hosts.finish(coordinator))
     said = sentences(site.said(), ["this machine's clock"])
     note(f"clock of a site, {seconds:+d} s", said=said[0], sentences=len(said))
-    assert ("3600 s ahead" if seconds > 0 else "3600 s behind") in said[0].replace("3599", "3600").replace(
-        "3601", "3600"
-    )
+    assert clock_said(said[0], "ahead" if seconds > 0 else "behind")
 
 
 @pytest.mark.parametrize("seconds", [3600, -3600], ids=["forwards", "backwards"])
@@ -183,7 +187,7 @@ def test_a_coordinator_whose_clock_jumps_goes_on_at_once_or_says_so_and_resumes(
         outcome = resumed(hosts, before)
     else:
         said = sentences(hosts.running["mercy"].said(), ["this machine's clock"])[0]
-        assert f"{abs(seconds)} s {'behind' if seconds > 0 else 'ahead'}" in said
+        assert clock_said(said, "behind" if seconds > 0 else "ahead")
         for site in SITES:
             hosts.running[site].wait(120)
     undisturbed(hosts, outcome)

@@ -50,6 +50,8 @@ MOST_LAYOUT = 1 << 23
 """Bytes of a payload's names, shapes and header: a model has some thousand tensors."""
 MOST_HEADER, MOST_NAME = 1 << 20, 200
 """Bytes of a header, which says what tensors can't (a few names and numbers), and letters of a name."""
+MOST_PRODUCT = 1e30
+"""Of an adapter's two parts: what is added to a weight stays finite, whatever it is scaled by."""
 FLOATS, INTEGERS = (torch.float32, torch.float16), (torch.int64, torch.uint8)
 
 
@@ -222,6 +224,8 @@ class Parameters(Payload):
         tables = frozenset(name for name in expected.tables if name + OF_ROWS in packed.tensors)
         values, rows = _unwired(packed, expected.manifest, tables, expected.integers)
         if SCALES in packed.tensors:
+            if not _is_digest(packed.header.get("since", "")):
+                raise PayloadError("differences come with a digest of what they differ from, or with none")
             return cls(_added(expected, values, rows))
         since = packed.header.get("since", {})
         if not isinstance(since, dict) or since.keys() != rows.keys() or not all(map(_is_digest, since.values())):
@@ -299,6 +303,10 @@ class Adapters(Payload):
                 raise PayloadError(f"the adapter of {layer!r} must have a rank from 1 to {most}")
             shapes |= {layer + LORA_A: (rank, inputs), layer + LORA_B: (outputs, rank)}
         values, _ = _unwired(packed, shapes, frozenset())
+        for layer in expected.adapted:
+            down, up = values[layer + LORA_A], values[layer + LORA_B]
+            if len(down) * float(down.abs().max()) * float(up.abs().max()) > MOST_PRODUCT:
+                raise PayloadError(f"the adapter of {layer!r} has a product that may not be finite")
         return cls(values)
 
 

@@ -6,10 +6,11 @@ import gzip
 import os
 import random
 import re
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,24 @@ def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     path = tmp_path / "note.txt"
     os.mkfifo(path)
     for read_all in (load, lambda path: list(stream(path)), lambda path: list(read([path], "text"))):
-        with pytest.raises(DataError, match="not a regular file"):
+        with pytest.raises(DataError, match="not a regular file"), within(5):
             read_all(path)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """A reader that waits for somebody to write fails, and does not hang."""
+
+    def late(*given: object) -> None:
+        raise AssertionError("it waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 NAME = r"([^|]*[^|\s][^|]*)\|(\d{1,9})\|\d{1,9}"

@@ -19,6 +19,7 @@ import httpx
 from flwr.app import Array, Message, RecordDict
 from flwr.serverapp import Grid
 
+from grandrounds.deployment.flower.internals import ObjectPushError
 from grandrounds.deployment.flower.records import from_records, to_records
 from grandrounds.deployment.heads import SignedHead, read_heads, write_heads
 from grandrounds.deployment.keys import PublicKey
@@ -378,11 +379,12 @@ CLOCK = _Clock()
 
 @contextmanager
 def _heard() -> Iterator[None]:
-    """SuperLink is on our own machine: if it does not answer, it is gone, or the clock that it goes by was set."""
+    """SuperLink is on our own machine: if it does not answer, or does not take a message, it is gone, or the clock that
+    it goes by was set."""
     CLOCK.look()
     try:
         yield
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, ObjectPushError) as error:
         CLOCK.look()
         why = f"Flower's SuperLink no longer answers ({error})"
         if CLOCK.jump:

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import threading
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -23,7 +23,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 HEADER, REFUSED, CLOCK = "x-grandrounds-coordinator", "x-grandrounds-refused", "x-grandrounds-clock"
-SITES, HEALTH = "/v1/fleet/", "/health"
+LIFE = "x-grandrounds-life"
+"""A name that a site's node draws whenever it joins."""
+SITES, HEALTH, JOIN = "/v1/fleet/", "/health", "/v1/fleet/activate-node"
 KEY, TIME, SIGNATURE = b"flwr-public-key", b"flwr-timestamp", b"flwr-signature"
 EARLY, LATE = 5, 305
 """Seconds that a site's clock may be ahead, and that a request may be old: as Flower has it."""
@@ -35,6 +37,8 @@ MOST_IN_FLIGHT = 2 * MOST_BODY
 """Bytes of one site's requests at a time: its pieces come one or two at once."""
 MOST_AT_ONCE, MOST_OF_ONE, MOST_CONNECTIONS = 256, 32, 1000
 """Requests at a time, those of one site, and connections."""
+MOST_LIVES = 100
+"""Of one site that are remembered."""
 MOST_LINES = 1000
 """Kinds of refusals in the log."""
 Refusal = tuple[int, str]
@@ -54,6 +58,8 @@ class Guard:
         self._app, self._secret, self._say = app, secret.encode(), say
         self._keys = {base64.b64encode(key.encode()): (site, _public(key)) for site, key in (keys or {}).items()}
         self._busy, self._in_flight = Counter[str](), Counter[str]()
+        self._lives = defaultdict[str, deque[bytes]](lambda: deque(maxlen=MOST_LIVES))
+        """Of each site's node, the current one last."""
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -100,6 +106,8 @@ class Guard:
             return None if ours else (403, "this is for the coordinator alone")
         if path != HEALTH and (why := self._stranger(headers)):
             return 401, why
+        if path != HEALTH and self._has_gone_by(headers, path):
+            return 412, "another process"
         most = {HEALTH: 0, PUSH: MOST_MESSAGE}.get(path, MOST_BODY)
         return _too_large(headers, scope.get("method", "GET"), most)
 
@@ -114,6 +122,16 @@ class Guard:
         except (InvalidSignature, ValueError, TypeError):
             return "key"
         return "" if -EARLY < age < LATE else "clock"
+
+    def _has_gone_by(self, headers: Mapping[bytes, bytes], path: str) -> bool:
+        """Whether another process has joined with its key since this life began. Flower takes both for one node."""
+        lives, life = self._lives[self._who(headers)], headers.get(LIFE.encode(), b"")[:32]
+        if path != JOIN:
+            return life in lives and life != lives[-1]
+        if life in lives:
+            lives.remove(life)
+        lives.append(life)
+        return False
 
 
 def _too_large(headers: Mapping[bytes, bytes], method: str, most: int) -> Refusal | None:

@@ -6,6 +6,7 @@ itself whenever the coordinator was away.
 
 from __future__ import annotations
 
+import secrets
 import ssl
 import threading
 import time
@@ -20,13 +21,15 @@ import httpx
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from grandrounds.deployment.flower.guard import CLOCK, REFUSED
+from grandrounds.deployment.flower.guard import CLOCK, LIFE, REFUSED
 from grandrounds.deployment.flower.internals import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
     FleetHttpClient,
     Node,
     NodeAuthHttpInterceptor,
+    ProtobufCall,
+    ProtobufRequestContext,
     PullMessagesRequest,
     PushMessagesRequest,
     RuntimeVersionHttpInterceptor,
@@ -116,6 +119,17 @@ def _check(door: Door) -> None:
             raise ConfigError(f"'{door.ca}' is not the federation's certificate; ask the coordinator for it") from error
 
 
+class _Life:
+    """Names this life of our node to SuperLink's guard, which tells it from that of another process with our key."""
+
+    def __init__(self) -> None:
+        self._name = secrets.token_hex(8)
+
+    def intercept(self, context: ProtobufRequestContext, call_next: ProtobufCall) -> httpx.Response:
+        context.request.headers[LIFE] = self._name
+        return call_next(context)
+
+
 class _Connection:
     """One life of our node at the SuperLink."""
 
@@ -125,7 +139,11 @@ class _Connection:
             door.address,
             door.ca is None,
             None if door.ca is None else door.ca.read_bytes(),
-            [RuntimeVersionHttpInterceptor(component_name="SuperNode"), NodeAuthHttpInterceptor(key, key.public_key())],
+            [
+                RuntimeVersionHttpInterceptor(component_name="SuperNode"),
+                NodeAuthHttpInterceptor(key, key.public_key()),
+                _Life(),
+            ],
         )
         self._public = public_key_to_bytes(key.public_key())
         self._stop = threading.Event()
