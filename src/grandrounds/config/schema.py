@@ -538,6 +538,9 @@ class Config(Section):
             )
         if compression != "int8" and not self.federation.error_feedback:
             raise ConfigError("federation.error_feedback has no effect without federation.compression = 'int8'")
+        rule = self.federation.aggregate
+        if rule != "mean" and (why := algorithm.not_robust(rule)):
+            raise ConfigError(f"federation.aggregate = '{rule}' has no effect with '{algorithm.name}': {why}")
         if self.federation.secure:
             self._check_secure(algorithm)
         task = TASKS[self.task["name"]]
