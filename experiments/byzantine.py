@@ -43,8 +43,8 @@ class Run(NamedTuple):
 
 
 def planned(seeds: int) -> Iterator[Run]:
-    """A part after the other, each with its honest runs, so that what there is in the end is of whole parts: two hostile
-    sites first, sites that are alike, relations."""
+    """One part after the other, each with its honest runs, so that what there is in the end is of whole parts. Two
+    hostile sites come first, and sites that are alike, and relations."""
     for seed in range(1, seeds + 1):
         for hostile, scheme, task in product((2, 1), SCHEMES, TASKS):
             yield from (Run(task, scheme, "none", 0, rule, seed) for rule in RULES if hostile == 2)

@@ -592,6 +592,7 @@ class Config(Section):
             compression=self.federation.compression,
             aggregate=self.federation.aggregate,
             exact_scores=self.privacy.exact_scores,
+            noisy_registration=self.privacy.noisy_registration,
             task=self.task["name"],
             next_sentence=bool(self.task.get("next_sentence")),
             vocabulary=self.model.vocabulary,

@@ -57,6 +57,7 @@ def test_every_algorithm_is_allowed_or_refused_with_its_reason(
     [
         ({"privacy.unit": "site", "federation.aggregate": "median"}, "is none: one site may change it by more"),
         ({"privacy.unit": "site", "federation.compression": "fp16"}, "rounds an update after it was clipped"),
+        ({"privacy.unit": "site", "privacy.noisy_registration": True}, "would have to hide them all"),
         ({"privacy.unit": "site", "algorithm.name": "feded", **VOTES}, "voted on again is paid for again"),
         ({"privacy.unit": "site", "algorithm.name": "feded"}, "noise is for votes"),
         ({"privacy.unit": "site", "algorithm.name": "feded", "algorithm.vote": "counts"}, "how many examples have"),
