@@ -5,6 +5,7 @@ Unknown keys are refused, and the nearest known one is suggested.
 
 from __future__ import annotations
 
+import copy
 import json
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -716,7 +717,7 @@ def _read(path: Path) -> dict[str, Any]:
 def make_config(content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Config:
     merged: dict[str, Any] = json.loads(json.dumps(content))  # a deep copy of plain TOML
     for key, value in (overrides or {}).items():
-        _set(merged, key, value)
+        _set(merged, key, copy.deepcopy(value))  # a later override may reach into it
     if isinstance(named := merged.get("imports", []), list):
         load_modules(map(str, named))  # before names are looked up
     try:
