@@ -97,6 +97,7 @@ def main() -> None:
         for protection, own in protections.items():
             rows[protection] = over_seeds({**group, **more, **own}, given.data, range(1, given.seeds + 1))
             print(name, protection, rows[protection], flush=True)
+            found |= provenance()
             found[name] = {**provenance(), "cpu_seconds": round(time.process_time() - began), "protections": rows}
             given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

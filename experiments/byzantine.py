@@ -13,6 +13,7 @@ import argparse
 import json
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ import grandrounds
 from grandrounds.runs.provenance import provenance
 
 RULES = ("mean", "norm_bound", "median", "trimmed", "krum")
-ATTACKS = ("scale", "substitute", "flip", "noise", "mislabel", "reverse")
+ATTACKS = ("scale", "reverse", "mislabel", "substitute", "flip", "noise")
 TASKS = ("sentence_re", "ner")
 SCHEMES = ("iid", "dirichlet")
 SITES, ROUNDS, NOTES, ALPHA = 11, 5, 24, 0.3
@@ -42,14 +43,12 @@ class Run(NamedTuple):
 
 
 def planned(seeds: int) -> Iterator[Run]:
-    """Relations at sites that are alike first, so that this part is whole if time is short."""
+    """One part after the other, each with its honest runs, so that what there is in the end is of whole parts. Two
+    hostile sites come first, and sites that are alike, and relations."""
     for seed in range(1, seeds + 1):
-        for scheme in SCHEMES:
-            for task in TASKS:
-                yield from (Run(task, scheme, "none", 0, rule, seed) for rule in RULES)
-                for hostile in (2, 1):
-                    for attack in ATTACKS:
-                        yield from (Run(task, scheme, attack, hostile, rule, seed) for rule in RULES)
+        for hostile, scheme, task in product((2, 1), SCHEMES, TASKS):
+            yield from (Run(task, scheme, "none", 0, rule, seed) for rule in RULES if hostile == 2)
+            yield from (Run(task, scheme, attack, hostile, rule, seed) for attack in ATTACKS for rule in RULES)
 
 
 def config(run: Run) -> dict[str, Any]:

@@ -127,6 +127,9 @@ def test_overrides_reach_their_sections_and_leave_the_content_alone(tmp_path: Pa
     content = {**BASE, "federation": {"rounds": 7}}
     make_config(content, {"federation.rounds": 5})
     assert content["federation"] == {"rounds": 7}
+    section = {"rounds": 7}
+    assert make_config(BASE, {"federation": section, "federation.rounds": 5}).federation.rounds == 5
+    assert section == {"rounds": 7}
     with pytest.raises(ConfigError, match=r"'seed\.x' can't be set: 'seed' is not a section"):
         load_config(path, ["seed.x=1"])
 

@@ -16,7 +16,7 @@ pytest.importorskip("cryptography", reason="needs grandrounds[flower]")
 from grandrounds.deployment.dry_run import dry_run
 from grandrounds.deployment.enrolment import Enrolment, read_enrolment
 from grandrounds.deployment.site import Holding, make_runner, read_holding
-from grandrounds.deployment.spending import ledger_path, open_privacy, outlook, played
+from grandrounds.deployment.spending import ledger_path, open_privacy, outlook, played, registered
 from grandrounds.errors import GrandRoundsError
 from grandrounds.federation.exchange import Answer, Ask
 from grandrounds.federation.payloads import Parameters
@@ -128,3 +128,23 @@ def test_a_dry_run_of_a_secure_sum_counts_this_site_alone(
     assert "masked" in {upload.kind for upload in uploads}
     assert len(said) == 2
     assert "2 rounds would spend epsilon 3.9" in said[0] or "2 rounds would spend epsilon 4 " in said[0]
+
+
+def test_a_site_draws_what_it_registers_once_and_pays_for_it(
+    tmp_path: Path, encoder_folder: Callable[[str], Path]
+) -> None:
+    settings = {"privacy__unit": "patient", "privacy__epsilon": 4.0, "privacy__noisy_registration": True}
+    hosts = Hosts(tmp_path, encoder_folder("bert"), **settings).found_here()
+    enrolment = read_enrolment(hosts.enrolment("mercy"))
+    held = read_holding(enrolment, [tmp_path / "mercy.jsonl"], "json").site_data
+    told = registered(enrolment, held).registration.counts
+    assert registered(enrolment, held).registration.counts == told  # after a restart
+    assert len(set(told.values())) == 1
+    (line,) = spent_lines(ledger_path(enrolment))
+    assert (line["round"], line["steps"]) == (0, 1)
+    with played(enrolment.terms.config.privacy_plan) as privacy:
+        assert privacy is not None
+        dry_run(enrolment, read_holding(enrolment, [tmp_path / "mercy.jsonl"], "json"), privacy)
+        said = outlook(enrolment, privacy, Policy())
+    assert "2 rounds would spend epsilon 3" in said[0]
+    assert len(said) == 2

@@ -233,3 +233,21 @@ def test_algorithms_and_tasks_run_under_privacy(own: dict[str, Any], tiny_config
     made = ledgers(tmp_path / "run", own["privacy.unit"])
     assert len(made) == 3
     assert all(0 < ledger.epsilon(1e-5) <= 8 for ledger in made.values())
+
+
+def test_what_sites_register_has_noise_that_a_resumed_run_does_not_pay_again(
+    tiny_config: TinyConfig, tmp_path: Path
+) -> None:
+    content = tiny_config(**PATIENT, **{"privacy.noisy_registration": True})
+    grandrounds.run(content, out=tmp_path / "run")
+    grandrounds.run(content, out=tmp_path / "run", resume=True)
+    plain = prepare(make_config(tiny_config(**PATIENT)), Path(), tmp_path / "plain").sites
+    noisy = prepare(make_config(content), Path(), tmp_path / "run").sites
+    for name, ledger in ledgers(tmp_path / "run", "patient").items():
+        assert [line["round"] for line in ledger.lines()] == [0, 1, 2]
+        assert 3.0 < ledger.epsilon(1e-5) <= 4.0
+        counts = noisy[name].registration.counts
+        assert len(set(counts.values())) == 1  # each patient is one example and one note
+        assert counts.keys() == plain[name].registration.counts.keys()
+    exact, told = ([sites[name].registration.counts["patients"] for name in sites] for sites in (plain, noisy))
+    assert exact != told

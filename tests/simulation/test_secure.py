@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +12,8 @@ import safetensors.torch
 import torch
 
 import grandrounds
-from grandrounds.config.overrides import parse_override
 from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
-from grandrounds.federation.payloads import Compression
-from grandrounds.federation.robust import Aggregate
 from grandrounds.federation.secure.total import Total
 from grandrounds.registry import ALGORITHMS
 from tests.conftest import TinyConfig, task_for
@@ -125,42 +121,6 @@ def test_clipped_values_are_counted_and_said(tiny_config: TinyConfig, tmp_path: 
     number = metrics(tmp_path / "run")[0]["diagnostics"]["secure_clipped"]
     assert number > 10
     assert said == f"{number:,.0f} uploaded values were beyond +-32 and were clipped (federation.secure)"
-
-
-def cells() -> list[list[str]]:
-    """The table of docs/explanation/privacy.md: a setting, whether it is allowed, and why not."""
-    page = (Path(__file__).parents[2] / "docs/explanation/privacy.md").read_text(encoding="utf-8")
-    _, _, table = page.partition("| with `federation.secure = true` |")
-    lines = table.partition("\n\n")[0].splitlines()[2:]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
-
-
-@pytest.mark.parametrize(("settings", "allowed", "why"), cells())
-def test_the_table_in_the_docs_is_what_the_code_does(
-    tiny_config: TinyConfig, settings: str, allowed: str, why: str
-) -> None:
-    overrides = re.findall(r"`([^`]+)`", settings)
-    name = next((one.partition(" = ")[2].strip('"') for one in overrides if one.startswith("algorithm.name")), "fedavg")
-    changes = dict(map(parse_override, overrides))
-    if "privacy.unit" in changes:
-        pytest.importorskip("dp_accounting", reason="needs grandrounds[privacy]")
-    if allowed == "yes":
-        make_config(setting(tiny_config, name), changes)
-        return
-    assert allowed == "no"
-    with pytest.raises(ConfigError) as refused:
-        make_config(setting(tiny_config, name), changes)
-    assert why in str(refused.value)
-
-
-def test_the_table_in_the_docs_is_complete() -> None:
-    said = " ".join(cell[0] for cell in cells())
-    for name in (name for name in ALGORITHMS if ALGORITHMS[name].__module__.startswith("grandrounds.")):
-        assert f'algorithm.name = "{name}"' in said
-    for aggregate in get_args(Aggregate):
-        assert f'federation.aggregate = "{aggregate}"' in said
-    for compression in get_args(Compression):
-        assert f'federation.compression = "{compression}"' in said
 
 
 def test_a_round_of_one_site_is_refused(tiny_config: TinyConfig, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from grandrounds import algorithm
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.federation.privacy.settings import Unit
+from grandrounds.federation.robust import Aggregate
 
 
 @algorithm("centralized")
@@ -18,3 +19,6 @@ class Centralized(FedAvg):
 
     def not_averaged(self) -> str:
         return "it has one site only, and the sum of one is its upload"
+
+    def not_robust(self, rule: Aggregate) -> str:
+        return "it has one site only, and nobody to compare it with"

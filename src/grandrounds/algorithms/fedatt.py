@@ -16,6 +16,7 @@ from torch import Tensor
 from grandrounds import Cohort, Parameters, Reply, Server, algorithm
 from grandrounds.algorithms.fedavg import FedAvg
 from grandrounds.federation.privacy.settings import Unit
+from grandrounds.federation.robust import Aggregate
 
 
 @algorithm("fedatt")
@@ -32,6 +33,9 @@ class FedAtt(FedAvg):
 
     def not_averaged(self) -> str:
         return "it weighs each site by the distance of its weights, so it must see them"
+
+    def not_robust(self, rule: Aggregate) -> str:
+        return "it weighs each site by the distance of its weights, and takes no mean"
 
     def merge(self, server: Server, cohort: Cohort) -> Parameters:
         weights = Parameters.of(server.model)

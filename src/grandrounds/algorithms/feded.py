@@ -36,6 +36,7 @@ from grandrounds.errors import ConfigError
 from grandrounds.federation.learner import Asked, Loss
 from grandrounds.federation.privacy.settings import Unit
 from grandrounds.federation.quantize import Form
+from grandrounds.federation.robust import Aggregate
 from grandrounds.federation.shares import FEW, clipped
 from grandrounds.tasks.abilities import IMPOSSIBLE, Distillable, SingleLabel
 
@@ -90,6 +91,11 @@ class FedED(Algorithm):
         if self.vote == "counts":
             return "algorithm.vote = 'counts' weighs each site by its own label counts"
         return "algorithm.upload = 'labels' sends classes, which are not averaged" if self.upload == "labels" else ""
+
+    def not_robust(self, rule: Aggregate) -> str:
+        if self.vote == "counts":
+            return "algorithm.vote = 'counts' weighs each site by its own label counts"
+        return "predictions and votes have no norm worth a bound" if rule == "norm_bound" else ""
 
     def shared(self, name: str) -> bool:
         return self.download == "parameters"

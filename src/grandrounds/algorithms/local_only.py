@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from grandrounds import Algorithm, Cohort, Done, Scores, Server, Site, algorithm, on_site
 from grandrounds.federation.privacy.settings import Unit
+from grandrounds.federation.robust import Aggregate
 from grandrounds.tasks.task import Counts
 
 
@@ -25,6 +26,9 @@ class LocalOnly(Algorithm):
 
     def not_averaged(self) -> str:
         return "no model leaves a site, so there is nothing to mask"
+
+    def not_robust(self, rule: Aggregate) -> str:
+        return "no model leaves a site, so there is nothing to compare"
 
     def round(self, server: Server, cohort: Cohort) -> None:
         cohort.ask(self.train)

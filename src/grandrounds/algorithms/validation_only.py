@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from grandrounds import Algorithm, Cohort, Server, algorithm
 from grandrounds.federation.privacy.settings import Unit
+from grandrounds.federation.robust import Aggregate
 
 
 @algorithm("validation_only")
@@ -20,6 +21,9 @@ class ValidationOnly(Algorithm):
 
     def not_averaged(self) -> str:
         return "no site is asked for anything, so there is nothing to mask"
+
+    def not_robust(self, rule: Aggregate) -> str:
+        return "no site is asked for anything, so there is nothing to compare"
 
     def round(self, server: Server, cohort: Cohort) -> None:
         server.train("public")

@@ -179,9 +179,11 @@ def _show_uploads(ours: Enrolment, holding: Holding, as_json: bool) -> None:
     us = holding.site_data.registration
     counted = told_labels(ours, holding)
     told = f" and how often they occur {counted}" if counted else ""
+    noisy = " with noise" if ours.terms.config.privacy.noisy_registration else ""
     out.print(
-        f"Once, before round 1: counts {dict(us.counts)}, labels {list(us.labels)}{told}, names and shapes of what is "
-        "shared, versions of grandrounds and torch, digests of the terms, the tokenizer and the public sets held.",
+        f"Once, before round 1: counts {dict(us.counts)}{noisy}, labels {list(us.labels)}{told}, names and shapes of "
+        "what is shared, versions of grandrounds and torch, digests of the terms, the tokenizer and the public sets "
+        "held.",
         soft_wrap=True,
     )
     table = Table(title="What would leave")

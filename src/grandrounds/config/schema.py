@@ -5,6 +5,7 @@ Unknown keys are refused, and the nearest known one is suggested.
 
 from __future__ import annotations
 
+import copy
 import json
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -538,6 +539,9 @@ class Config(Section):
             )
         if compression != "int8" and not self.federation.error_feedback:
             raise ConfigError("federation.error_feedback has no effect without federation.compression = 'int8'")
+        rule = self.federation.aggregate
+        if rule != "mean" and (why := algorithm.not_robust(rule)):
+            raise ConfigError(f"federation.aggregate = '{rule}' has no effect with '{algorithm.name}': {why}")
         if self.federation.secure:
             self._check_secure(algorithm)
         task = TASKS[self.task["name"]]
@@ -589,6 +593,7 @@ class Config(Section):
             compression=self.federation.compression,
             aggregate=self.federation.aggregate,
             exact_scores=self.privacy.exact_scores,
+            noisy_registration=self.privacy.noisy_registration,
             task=self.task["name"],
             next_sentence=bool(self.task.get("next_sentence")),
             vocabulary=self.model.vocabulary,
@@ -712,7 +717,7 @@ def _read(path: Path) -> dict[str, Any]:
 def make_config(content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Config:
     merged: dict[str, Any] = json.loads(json.dumps(content))  # a deep copy of plain TOML
     for key, value in (overrides or {}).items():
-        _set(merged, key, value)
+        _set(merged, key, copy.deepcopy(value))  # a later override may reach into it
     if isinstance(named := merged.get("imports", []), list):
         load_modules(map(str, named))  # before names are looked up
     try:

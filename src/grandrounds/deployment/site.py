@@ -25,7 +25,7 @@ from grandrounds.deployment.heads import check_log, read_heads
 from grandrounds.deployment.keys import read_private
 from grandrounds.deployment.ledger import SiteLedger
 from grandrounds.deployment.peers import Peers, PeerSigner
-from grandrounds.deployment.spending import open_privacy
+from grandrounds.deployment.spending import open_privacy, registered
 from grandrounds.deployment.terms import tokenizer_digest
 from grandrounds.errors import ConfigError, GrandRoundsError
 from grandrounds.federation.audit import Audit
@@ -97,6 +97,7 @@ def read_holding(
 
 def open_handler(enrolment: Enrolment, holding: Holding, say: Callable[[str], None]) -> MessageHandler:
     """Ready to join: what the coordinator may ask is answered from here."""
+    holding = replace(holding, site_data=registered(enrolment, holding.site_data))
     state, terms, site_data = enrolment.state, enrolment.terms, holding.site_data
     about = {
         "terms": terms.digest,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
@@ -13,14 +15,16 @@ from grandrounds.deployment.enrolment import Enrolment
 from grandrounds.deployment.heads import SignedHead, check_log, read_heads, write_heads
 from grandrounds.deployment.keys import read_private
 from grandrounds.federation.audit import Audit
+from grandrounds.federation.files import write_whole
 from grandrounds.federation.policy import Policy
-from grandrounds.federation.privacy.accounting import epsilon
+from grandrounds.federation.privacy.accounting import Draw, epsilon
 from grandrounds.federation.privacy.ledger import SpendingLedger, draws_of
 from grandrounds.federation.privacy.runner import PrivacyRunner
 from grandrounds.federation.privacy.settings import Plan
-from grandrounds.federation.privacy.site import from_the_system
+from grandrounds.federation.privacy.site import from_the_system, noise_of
+from grandrounds.federation.runner import SiteData
 
-HEAD, REPLIES = "privacy.head", "replies"
+HEAD, REPLIES, REGISTERED = "privacy.head", "replies", "registered.json"
 
 
 def ledger_path(enrolment: Enrolment) -> Path:
@@ -46,6 +50,20 @@ def open_privacy(enrolment: Enrolment) -> PrivacyRunner | None:
     return PrivacyRunner(plan, lambda site: ledger, from_the_system, enrolment.state / REPLIES, kept)
 
 
+def registered(enrolment: Enrolment, site_data: SiteData) -> SiteData:
+    """With the counts that this site tells the coordinator: drawn once for these terms, and kept."""
+    terms, path = enrolment.terms, enrolment.state / REGISTERED
+    if (privacy := open_privacy(enrolment)) is None or not privacy.plan.settings.noisy_registration:
+        return site_data
+    us = site_data.registration
+    told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if terms.digest not in told:
+        counts = privacy.registered(us.site, terms.digest, us.counts, site_data.policy)
+        told = {**told, terms.digest: counts}
+        write_whole(path, json.dumps(told).encode())
+    return replace(site_data, registration=replace(us, counts=told[terms.digest]))
+
+
 @contextmanager
 def played(plan: Plan | None) -> Iterator[PrivacyRunner | None]:
     """For a dry run: noise is drawn and counted, and nothing of the site's own ledger changes."""
@@ -65,6 +83,8 @@ def outlook(enrolment: Enrolment, privacy: PrivacyRunner, policy: Policy) -> lis
     if not drawn:
         return [f"Privacy by {plan.unit}: in a round of this algorithm the site would spend nothing."]
     whole = [draw._replace(steps=draw.steps * plan.rounds) for draw in drawn]
+    if settings.noisy_registration:
+        whole.append(Draw(noise_of(plan, 1.0, plan.counts, counts=True), 1.0, 1))
     before = SpendingLedger(ledger_path(enrolment), plan.unit).epsilon(settings.delta)
     after = SpendingLedger(ledger_path(enrolment), plan.unit).epsilon(settings.delta, *whole)
     first, steps = drawn[0], sum(draw.steps for draw in drawn)

@@ -22,7 +22,7 @@ from grandrounds.errors import ConfigError, unknown
 from grandrounds.federation.learner import Server, Site
 from grandrounds.federation.payloads import Compression, Parameters, Payload
 from grandrounds.federation.privacy.settings import Unit
-from grandrounds.federation.robust import Aggregation
+from grandrounds.federation.robust import Aggregate, Aggregation
 from grandrounds.federation.state import unfrozen
 from grandrounds.registry import ALGORITHMS
 from grandrounds.tasks.task import Counts
@@ -147,6 +147,10 @@ class Algorithm:
         """Why the server must see single replies; empty: all that a round asks sites for goes through `mean`, and
         nothing counts replies. Then federation.secure can hide them: `mean` gets one, which is the sites' mean."""
         return "it does not say that everything its rounds ask for is averaged (Algorithm.not_averaged)"
+
+    def not_robust(self, rule: Aggregate) -> str:
+        """Why this federation.aggregate would have no effect; empty: all that a round averages goes through `mean`."""
+        return ""
 
     def exchanges(self) -> int:
         """How often a round asks a site at most: a site refuses what goes beyond."""

@@ -268,9 +268,11 @@ class _EncodedCorpora:
             splits = {part: split for part, split in theirs.splits.items() if part != "public"}
             splits |= {part: theirs.examples.split(some) for part, some in rows.items()}
         check_patients(config.privacy_plan, splits["train"].patients is not None, name)
-        registration = Registration(name, self._examples.counts(members), spec.task.labels, shapes)
-        policy = self._policy(about)
-        return SiteData(registration, splits, spec, policy or Policy(), attack_of(about.attack))
+        policy, counts = self._policy(about) or Policy(), self._examples.counts(members)
+        if (privacy := privacy_runner(config, self._folder)) is not None:
+            counts = privacy.registered(name, config.digest(), counts, policy)
+        registration = Registration(name, counts, spec.task.labels, shapes)
+        return SiteData(registration, splits, spec, policy, attack_of(about.attack))
 
     def _manifest(self, spec: LearnerSpec, algorithm: Algorithm) -> dict[str, tuple[int, ...]]:
         """Shapes of what the algorithm shares; a model is built for them once an encoder."""

@@ -1,4 +1,4 @@
-"""What goes together: one table, in the docs and here."""
+"""What goes with differential privacy; the table of all is in tests/federation/test_combinations.py."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import pytest
 
 pytest.importorskip("dp_accounting", reason="needs grandrounds[privacy]")
 
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from grandrounds.config.schema import make_config
 from grandrounds.errors import ConfigError
-from grandrounds.federation.contract import make_algorithm
-from grandrounds.federation.payloads import Compression
 from grandrounds.federation.privacy.settings import Unit
 from grandrounds.registry import ALGORITHMS
 from tests.conftest import TinyConfig, task_for
@@ -42,21 +39,6 @@ def settings(algorithm: str, unit: str) -> dict[str, Any]:
     return own
 
 
-def table() -> str:
-    """As it stands in the docs."""
-    lines = ["| algorithm | by example | by patient | by site |", "|---|---|---|---|"]
-    for name in BUILT_IN:
-        options = {"upload": "labels", "average": "probabilities"} if name == "feded" else {}
-        made = make_algorithm(name, options)
-        cells = [f"no: {why}" if (why := made.unaccounted(unit)) else "yes" for unit in UNITS]
-        lines.append(f"| `{name}` | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def test_the_table_of_the_docs_is_what_is_checked() -> None:
-    assert table() in (Path(__file__).parents[3] / "docs" / "explanation" / "privacy.md").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("algorithm", BUILT_IN)
 def test_every_algorithm_is_allowed_or_refused_with_its_reason(
@@ -75,6 +57,7 @@ def test_every_algorithm_is_allowed_or_refused_with_its_reason(
     [
         ({"privacy.unit": "site", "federation.aggregate": "median"}, "is none: one site may change it by more"),
         ({"privacy.unit": "site", "federation.compression": "fp16"}, "rounds an update after it was clipped"),
+        ({"privacy.unit": "site", "privacy.noisy_registration": True}, "would have to hide them all"),
         ({"privacy.unit": "site", "algorithm.name": "feded", **VOTES}, "voted on again is paid for again"),
         ({"privacy.unit": "site", "algorithm.name": "feded"}, "noise is for votes"),
         ({"privacy.unit": "site", "algorithm.name": "feded", "algorithm.vote": "counts"}, "how many examples have"),
@@ -93,29 +76,6 @@ def test_what_does_not_go_together_is_refused(own: dict[str, Any], why: str, tin
     with pytest.raises(ConfigError) as refused:
         make_config(tiny_config(**own))
     assert why in str(refused.value)
-
-
-@pytest.mark.parametrize("aggregate", ["mean", "norm_bound", "median", "trimmed", "krum"])
-@pytest.mark.parametrize("compression", get_args(Compression))
-def test_noise_in_each_gradient_goes_with_every_rule_and_rounding(
-    aggregate: str, compression: str, tiny_config: TinyConfig
-) -> None:
-    own = {"privacy.unit": "patient", "federation.aggregate": aggregate, "federation.compression": compression}
-    assert make_config(tiny_config(**own)).privacy_plan is not None
-
-
-@pytest.mark.parametrize("compression", get_args(Compression))
-def test_the_table_of_compressions_in_the_docs_is_what_is_checked(compression: str, tiny_config: TinyConfig) -> None:
-    cells = []
-    for unit in UNITS:
-        try:
-            make_config(tiny_config(**{"privacy.unit": unit, "federation.compression": compression}))
-            cells.append("yes")
-        except ConfigError as problem:
-            _, _, why = str(problem).partition("' ")
-            cells.append(f"no: it {why.partition(':')[0]}")
-    page = (Path(__file__).parents[3] / "docs" / "explanation" / "privacy.md").read_text(encoding="utf-8")
-    assert f"| `{compression}` | {' | '.join(cells)} |\n" in page
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -167,3 +167,29 @@ def test_the_seed_repeats_its_noise_and_the_system_does_not() -> None:
     first = one.standard_normal(3).tolist()
     assert first == same.standard_normal(3).tolist() != other.standard_normal(3).tolist()
     assert from_the_system("s").standard_normal(3).tolist() != from_the_system("s").standard_normal(3).tolist()
+
+
+def test_a_site_registers_a_noisy_number_that_is_paid_for_and_trains_by_it(tmp_path: Path) -> None:
+    settings = Privacy(unit="patient", epsilon=4.0, counts=0.25, noisy_registration=True)
+    plan = Plan.of(settings, rounds=2, fraction=1.0)
+    told = [site(tmp_path / str(draw), plan).registered() for draw in range(2)]  # the same seed
+    assert told[0] == told[1]
+    (line,) = SpendingLedger(tmp_path / "0" / "privacy.jsonl", "patient").lines()
+    assert 0.9 < epsilon([Draw(line["noise"], line["rate"], line["steps"])], 0.25e-5) <= 1.0
+    more = site(tmp_path, plan, units=30).sample(UNITS, size=10, epochs=1)  # 40 units, of which it registered 30
+    assert (more.steps, more.expected) == (3, 10)
+    assert 2.8 < epsilon([Draw(more.noise, 1 / 3, 6)], 0.75e-5) <= 3.0
+
+
+def test_the_noise_of_what_is_registered_is_as_the_ledger_says(tmp_path: Path) -> None:
+    plan = Plan.of(Privacy(unit="patient", epsilon=4.0, noisy_registration=True), 2, 1.0)
+    ledger = SpendingLedger(tmp_path / "privacy.jsonl", "patient")
+    limits, randomness = [Limit(1e9, 1e-5, "the test")], from_the_seed(1)
+    drawn = [
+        SitePrivacy(plan, {"patients": 10_000}, ledger, limits, {**ASK, "round": n}, randomness).registered() - 10_000
+        for n in range(400)
+    ]
+    stated = ledger.lines()[0]["noise"]
+    assert stated > 5
+    assert abs(np.mean(drawn)) < 4 * stated / 20
+    assert 0.85 < np.std(drawn) / stated < 1.15

@@ -18,6 +18,7 @@ class Combination:
     compression: str = "fp32"
     aggregate: str = "mean"
     exact_scores: bool = False
+    noisy_registration: bool = False
     task: str = ""
     next_sentence: bool = False
     """masked_lm: whether rows have text of two notes."""
@@ -57,6 +58,11 @@ def refusal(wanted: Combination) -> str:
 
 
 def _of_sites(c: Combination) -> str:
+    if c.noisy_registration:
+        return (
+            "privacy.noisy_registration hides one example or patient, and with privacy.unit = 'site' noise would have "
+            "to hide them all: leave it out"
+        )
     if c.aggregate != "mean":
         return (
             f"privacy.unit = 'site' has noise for a mean, and federation.aggregate = '{c.aggregate}' is none: one site "

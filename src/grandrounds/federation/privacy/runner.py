@@ -16,6 +16,8 @@ from grandrounds.federation.privacy.ledger import Limit, SpendingLedger
 from grandrounds.federation.privacy.settings import Plan
 from grandrounds.federation.privacy.site import Randomness, SitePrivacy
 
+OF_TRAINING = ("examples", "notes", "patients")
+
 
 class PrivacyRunner:
     def __init__(
@@ -37,13 +39,31 @@ class PrivacyRunner:
         )
 
     def at(self, ask: Ask, registered: Mapping[str, int], policy: Policy) -> SitePrivacy:
+        named: dict[str, str | int] = {"run": ask.config[:16], **ask.where, "ask": ask_digest(ask)}
+        return self._at(named, registered, policy)
+
+    def registered(self, site: str, config: str, counts: Mapping[str, int], policy: Policy) -> dict[str, int]:
+        """What a site says that it has, before the first ask: the counts of its training data with noise, if the config
+        wants that, and those of other parts as they are."""
+        if not self.plan.settings.noisy_registration:
+            return dict(counts)
+        asked: dict[str, str | int] = {
+            "run": config[:16],
+            "round": 0,
+            "exchange": 0,
+            "site": site,
+            "ask": "registration",
+        }
+        noisy = self._at(asked, counts, policy).registered()
+        return {what: noisy if what in OF_TRAINING else count for what, count in counts.items()}
+
+    def _at(self, named: Mapping[str, str | int], registered: Mapping[str, int], policy: Policy) -> SitePrivacy:
         settings = self.plan.settings
-        named = {"run": ask.config[:16], **ask.where, "ask": ask_digest(ask)}
         limits = [Limit(settings.epsilon, settings.delta, "the federation")]
         if policy.epsilon is not None:  # of all federations together
             whole = Limit(policy.epsilon, policy.delta or settings.delta, "this site's policy")
-            limits = [limits[0]._replace(run=ask.config[:16]), whole]
-        return SitePrivacy(self.plan, registered, self.ledger(ask.site), limits, named, self._randomness)
+            limits = [limits[0]._replace(run=str(named["run"])), whole]
+        return SitePrivacy(self.plan, registered, self.ledger(str(named["site"])), limits, named, self._randomness)
 
     def reply(self, ask: Ask) -> Answer | None:
         """What this ask was answered, if it was."""

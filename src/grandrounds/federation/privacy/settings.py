@@ -28,7 +28,11 @@ class Privacy(BaseModel):
     """Standard deviation of the noise, as a multiple of what one unit can change. By default the smallest with which
     epsilon lasts for all rounds."""
     counts: float = Field(0.1, gt=0, lt=1)
-    """The share of epsilon and delta that goes to counts of labels, where an algorithm asks for them."""
+    """The share of epsilon and delta that goes to counts: of labels, where an algorithm asks for them, and of what a
+    site registers, where the next key asks for noise."""
+    noisy_registration: bool = False
+    """Let sites register how many examples or patients they have with noise, and each of them as one example, one note
+    and one patient. By default these numbers are exact, and taken to be public."""
     exact_scores: bool = False
     """Let sites send scores on their own validation and test data, counted exactly: the patients in these data have no
     guarantee. Algorithms that give each site its own model need it."""
@@ -45,6 +49,11 @@ class Plan:
     """Of a round, for an algorithm that asks for one gradient after the other."""
     counts_labels: bool = False
     """Whether a round also asks for counts of labels."""
+
+    @property
+    def counts(self) -> int:
+        """How often a site counts something with noise."""
+        return self.rounds * self.counts_labels + self.settings.noisy_registration
 
     @classmethod
     def of(

@@ -105,12 +105,18 @@ class SitePrivacy:
         if not self.plan.counts_labels:
             raise RefusalError("this algorithm does not say that it counts labels (Algorithm.counts_labels)")
         self._check_population(len(by_unit))
-        labels = len(by_unit[0]) if by_unit else 1
-        noise = noise_of(self.plan, 1.0, self.plan.rounds, counts=True)
-        self._pay(Draw(noise, 1.0, 1), self.plan.rounds)
-        held = np.sum([counts > 0 for counts in by_unit], axis=0, dtype=np.int64)
+        return self._noisy(np.sum([counts > 0 for counts in by_unit], axis=0, dtype=np.int64))
+
+    def registered(self) -> int:
+        """How many units there are, with noise; at least one."""
+        return max(1, int(self._noisy(np.array([population_of(self.plan, self._registered)]))[0]))
+
+    def _noisy(self, counted: Rows) -> Rows:
+        """Counts of which a unit changes each by one at most."""
+        noise = noise_of(self.plan, 1.0, self.plan.counts, counts=True)
+        self._pay(Draw(noise, 1.0, 1), self.plan.counts)
         uniform = of(self._randomness(*self._ask.values(), self.drawn))
-        return held + discrete_gaussian(labels, max(noise * sqrt(labels), LEAST), uniform)
+        return counted + discrete_gaussian(len(counted), max(noise * sqrt(len(counted)), LEAST), uniform)
 
     def update(self) -> None:
         """Pay for an update that the server will add noise to."""
@@ -127,7 +133,7 @@ class SitePrivacy:
 
     def _check_population(self, units: int) -> int:
         population = population_of(self.plan, self._registered)
-        if units > population:
+        if units > population and not self.plan.settings.noisy_registration:
             raise RefusalError(f"this site has more units of privacy than the {population} that it registered")
         return population
 
@@ -142,12 +148,12 @@ def population_of(plan: Plan, registered: Mapping[str, int]) -> int:
 
 
 def noise_of(plan: Plan, rate: float, steps: int, counts: bool = False) -> float:
-    """As the config says, or the smallest with which so many steps in all stay within its epsilon. Where labels are
-    counted, too, counts and training each have their share of epsilon and delta, which add up."""
+    """As the config says, or the smallest with which so many steps in all stay within its epsilon. Where something
+    is counted, too, counts and training each have their share of epsilon and delta, which add up."""
     settings = plan.settings
     if settings.noise and not counts:
         return settings.noise
-    share = settings.counts if counts else 1 - settings.counts if plan.counts_labels else 1.0
+    share = settings.counts if counts else 1 - settings.counts if plan.counts else 1.0
     return noise_for(settings.epsilon * share, settings.delta * share, rate, max(1, steps))
 
 
