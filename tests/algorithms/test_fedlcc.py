@@ -454,6 +454,6 @@ def test_fedlcc_on_a_task_without_localized_contexts_is_refused(tiny_config: Tin
         make_config(tiny_config(algorithm={"name": "fedlcc"}))
 
 
-def test_feded_on_a_task_of_many_answers_is_refused(tiny_config: TinyConfig) -> None:
-    with pytest.raises(ConfigError, match=r"'feded' needs a task with one class .* 'document_re' is not one"):
+def test_feded_on_a_task_without_shared_questions_is_refused(tiny_config: TinyConfig) -> None:
+    with pytest.raises(ConfigError, match=r"'feded' needs a task whose answers .* 'document_re' is not one"):
         make_config(tiny_config(algorithm={"name": "feded"}, task=DOCUMENT_RE))

@@ -314,7 +314,7 @@ def test_a_contrast_is_of_whole_bags(bag: str, config: Config, tmp_path: Path) -
 
 
 def test_predictions_of_bags_are_not_averaged(config: Config) -> None:
-    with pytest.raises(ConfigError, match=r"'feded' needs a task with one class .* 'distant_re' is not one"):
+    with pytest.raises(ConfigError, match=r"'feded' needs a task whose answers .* 'distant_re' is not one"):
         make_config(config(algorithm__name="feded"))
 
 
