@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,7 +21,7 @@ from typing import Any
 from tests.deployment.grids import MemoryGrid, apps, handlers
 
 from benchmarks.corpus import federation
-from benchmarks.measuring import load
+from benchmarks.measuring import apart, load
 from benchmarks.memory import peak_mb
 from grandrounds.deployment.flower.grid import OverGrid, Roster
 from grandrounds.runs.folder import RunFolder
@@ -76,9 +74,7 @@ def main() -> None:
         return
     before, cases = load(), dict[str, dict[str, Any]]()
     for sites in REGISTERED:
-        again = [sys.executable, "-m", "benchmarks.many_hosts", "--case", str(sites)]
-        done = subprocess.run(again, stdout=subprocess.PIPE, text=True, check=True)
-        cases[str(sites)] = found = json.loads(done.stdout.splitlines()[-1])
+        cases[str(sites)] = found = apart("benchmarks.many_hosts", "--case", sites)
         print(f"{ASKED} of {sites:,}: {found}", flush=True)
     result = {
         **provenance(),

@@ -4,7 +4,10 @@ seconds of different days, or of different machines, say nothing about each othe
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +72,13 @@ def ratio(case: str, ones: Sequence[float], others: Sequence[float], goal: float
     """The median of the pairs' ratios, with the smallest and the largest."""
     pairs = [one / other for one, other in zip(ones, others, strict=True)]
     return Row(case, median(pairs), goal, low=min(pairs), high=max(pairs), **more)
+
+
+def apart(module: str, *arguments: object) -> Any:
+    """The JSON that the module prints last, run in a process of its own."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def load() -> float:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.corpus import federation
-from benchmarks.measuring import Row, Settings
+from benchmarks.measuring import Row, Settings, apart
 from benchmarks.stepped import EnoughError
 from grandrounds.runs.loop import Silent
 from grandrounds.runs.results import Round
@@ -41,9 +40,7 @@ def measure(settings: Settings) -> Iterator[Row]:
 
 
 def _peaks(folder: Path, encoder: str, sites: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.memory", str(folder), encoder, str(sites), str(PER_SITE)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    peaks: dict[str, float] = json.loads(done.stdout)
+    peaks: dict[str, float] = apart("benchmarks.memory", folder, encoder, sites, PER_SITE)
     return peaks
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.corpus import federation
-from benchmarks.measuring import load
+from benchmarks.measuring import apart, load
 from benchmarks.memory import peak_mb
 from benchmarks.stepped import SteppedRun
 
@@ -85,11 +83,8 @@ def main() -> None:
     before, cases = load(), dict[str, dict[str, Any]]()
     for sites in SITES:
         for runtime in RUNTIMES:
-            again = [sys.executable, "-m", "benchmarks.runtimes", "--encoder", options.encoder]
-            done = subprocess.run(
-                [*again, "--case", runtime, str(sites)], stdout=subprocess.PIPE, text=True, check=True
-            )
-            cases[f"{runtime}, {sites} sites"] = found = json.loads(done.stdout.splitlines()[-1])
+            found = apart("benchmarks.runtimes", "--encoder", options.encoder, "--case", runtime, sites)
+            cases[f"{runtime}, {sites} sites"] = found
             print(f"{runtime}, {sites} sites: {found}", flush=True)
     result = {
         **provenance(),

@@ -17,6 +17,7 @@ from grandrounds.data.documents import Document, Entity, Mention, Relation, Span
 from grandrounds.errors import ConfigError, DataError
 from grandrounds.models.encoder import Encoder
 from grandrounds.models.joint import JointModel
+from grandrounds.tasks.abilities import IMPOSSIBLE
 from grandrounds.tasks.joint import ACROSS, BARRED, OTHER_RELATIONS, SECOND, Joint, JointOptions
 from grandrounds.tasks.joint_decoding import FEWEST, FLOOR, MOST
 from grandrounds.tasks.joint_pairs import pairs_to_learn
@@ -176,6 +177,17 @@ def test_it_asks_about_every_span_and_every_pair_of_marked_ones(plain: Encoder, 
     for found, answer in zip(log_softmax(logits), expected, strict=True):
         np.testing.assert_allclose(found[: len(answer)], answer, atol=1e-5)
         assert np.exp(found[len(answer) :]).sum() == 0  # no relation of a span, no fourth type of a pair
+
+
+def test_what_is_no_answer_stays_none_in_the_precision_of_a_gpu(plain: Encoder) -> None:
+    documents = corpus(6)
+    task = made(documents)
+    batch, model = batches(task, plain, documents), untrained(task, plain)
+    exact = task.respond(model, batch).logits == IMPOSSIBLE
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = task.respond(model, batch).logits == IMPOSSIBLE
+    assert exact.any()
+    assert rounded.equal(exact)
 
 
 def test_the_loss_of_a_response_is_the_task_s(plain: Encoder) -> None:

@@ -384,10 +384,10 @@ class Joint(ExtractionTask, Distillable, OwnLabels, PartlyAnnotated, PrivatePart
         inside = spans_inside(batch.lengths, read.spans)
         spans, classifier = read.spans[inside], read.model.relations
         pairs = classifier(classifier.represent(read.states, batch.asked))
-        every = [F.pad(some, (0, self.classes() - some.shape[1]), value=IMPOSSIBLE) for some in (spans, pairs)]
+        every = [F.pad(some.float(), (0, self.classes() - some.shape[1]), value=IMPOSSIBLE) for some in (spans, pairs)]
         window = torch.cat([inside.nonzero()[:, 0], batch.asked[:, 0]])
         order = window.argsort(stable=True)  # the spans of a window, then its pairs
-        return Response(torch.cat(every)[order].float(), self.grade(read, batch))
+        return Response(torch.cat(every)[order], self.grade(read, batch))
 
     def outputs(self, model: nn.Module, batch: JointRows) -> Tensor:
         """[words, 12]: what is found in each window, as joint_decoding.py writes it."""

@@ -26,6 +26,7 @@ from grandrounds.models.encoder import Encoder
 from grandrounds.models.entity_pair import EntityPair, SentenceOnly
 from grandrounds.models.ranking_cnn import RankingCNN, ranking_loss
 from grandrounds.tasks.abilities import PrivateParts, Response, SingleLabel
+from grandrounds.tasks.batching import starts_of
 from grandrounds.tasks.task import (
     NO_CLASS,
     NO_LABEL,
@@ -395,7 +396,7 @@ class PairFeatures:
         lengths = np.array([len(row.ids) for row in rows], dtype=np.int64)
         return cls(
             ids=np.array([piece for row in rows for piece in row.ids], dtype=np.int32),
-            starts=np.concatenate([[0], lengths.cumsum()]).astype(np.int64),
+            starts=starts_of(lengths),
             spans=np.array([row.spans for row in rows], dtype=np.int64).reshape(-1, 4),
             labels=np.array(labels, dtype=np.int64),
             pad=pad,
@@ -407,7 +408,7 @@ class PairFeatures:
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(
             ids=np.concatenate([part.ids for part in parts]),
-            starts=np.concatenate([[0], lengths.cumsum()]).astype(np.int64),
+            starts=starts_of(lengths),
             spans=np.concatenate([part.spans for part in parts]),
             labels=np.concatenate([part.labels for part in parts]),
             pad=parts[0].pad,

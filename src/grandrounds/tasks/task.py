@@ -24,7 +24,7 @@ from grandrounds.errors import ConfigError, DataError
 from grandrounds.metrics.outcomes import Outcomes
 from grandrounds.metrics.score import F1, Objective
 from grandrounds.models.encoder import Encoder
-from grandrounds.tasks.batching import places_of, predict_probabilities
+from grandrounds.tasks.batching import places_of, predict_probabilities, starts_of
 
 Counts = Mapping[str, float]
 PATIENT = "patient"
@@ -195,7 +195,7 @@ class Task(ABC):
         self, outputs: NDArray[np.float32], features: Any, rows: NDArray[np.int64], units: NDArray[np.int64]
     ) -> Outcomes:
         """The score on these rows by unit; `units` holds the unit of each row."""
-        starts = np.concatenate([[0], features.answers[rows].cumsum()]).astype(np.int64)
+        starts = starts_of(features.answers[rows])
         order = np.argsort(units, kind="stable")
         members = np.split(order, np.flatnonzero(np.diff(units[order])) + 1)
         return Outcomes.of_counts(self.counts(outputs[places_of(starts, m)], features, rows[m]) for m in members)
@@ -278,7 +278,7 @@ class ExtractionTask(Task):
         """The documents with what the model finds in their examples, which are read in batches of about equal length;
         a task that can give evidence adds it."""
         probabilities = predict_probabilities(self, model, features, np.arange(len(examples)), device)
-        starts = np.concatenate([[0], features.answers.cumsum()]).astype(np.int64)
+        starts = starts_of(features.answers)
         found = list(documents)
         for document, rows in rows_by_document(examples).items():
             chosen = probabilities[places_of(starts, np.array(rows))]
